@@ -1,0 +1,60 @@
+"""Audio formats: what the bytes of a chunk mean, and how long they last."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+Encoding = Literal["pcm16", "pcm_f32le", "g711_ulaw", "g711_alaw", "wav"]
+
+MIN_RATE = 8_000
+MAX_RATE = 192_000
+G711_RATE = 8_000
+
+_WIDTH: dict[str, int] = {"pcm16": 2, "pcm_f32le": 4, "g711_ulaw": 1, "g711_alaw": 1, "wav": 2}
+
+
+class AudioFormat(Struct, frozen=True):
+    """Mono audio: an encoding and a rate in Hz (8,000 to 192,000; G.711 is always 8,000)."""
+
+    encoding: Encoding
+    rate: int
+
+    @property
+    def width(self) -> int:
+        """Bytes of one sample."""
+        return _WIDTH[self.encoding]
+
+    def samples(self, size: int) -> int:
+        """Return the samples in `size` bytes (whole ones)."""
+        return size // self.width
+
+    def ms(self, size: int) -> int:
+        """Return the milliseconds that `size` bytes last, rounded down."""
+        return size * 1000 // (self.width * self.rate)
+
+    def bytes_for(self, ms: int) -> int:
+        """Return the bytes of `ms` milliseconds: a whole number of samples, rounded down."""
+        return ms * self.rate // 1000 * self.width
+
+
+class SampleRef(Struct, frozen=True):
+    """A span of a session's sample stream: `stream` is `in` or `out`; `start` and `size` count bytes.
+
+    The position is decided by the core from its own counter; the bytes lie beside the log.
+    """
+
+    stream: Literal["in", "out"]
+    start: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The first byte behind the span."""
+        return self.start + self.size
+
+
+class TextMark(Struct, frozen=True):
+    """Alignment of text and sound: `chars` characters have been spoken after `ms` milliseconds of the response."""
+
+    chars: int
+    ms: int

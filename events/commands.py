@@ -1,0 +1,348 @@
+"""Commands: everything that may be asked of a session, by a client, a stage, a timer or the engine itself.
+
+Imperative, frozen, closed. The bytes of sound never stand in a command: they travel beside it in memory, and
+the core decides only where they will lie (`AudioReceived.ref`, `AudioDelta.ref`).
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from .audio import AudioFormat, TextMark
+from .config import Capabilities, ConfigPatch, Dialect, JsonText, Limits, Modality, SessionConfig
+from .errors import Detail
+from .items import Item
+
+
+class Command(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True, gc=False):
+    """Anything that can be decided."""
+
+
+class ClientCommand(Command, frozen=True, kw_only=True):
+    """A command that came over an attachment.
+
+    `attachment` is the generation of the connection that sent it: nothing of a replaced connection is executed
+    (D24). `event_id` is the client's and only correlates errors. `client_seq` counts the commands of a session
+    for exactly-once delivery (DESIGN 5.9); None: the client does not opt in.
+    """
+
+    attachment: int
+    event_id: str | None = None
+    client_seq: int | None = None
+
+
+# -- life cycle ----------------------------------------------------------------------------------------------
+
+
+class OpenSession(Command, frozen=True, kw_only=True):
+    """Create the session. `control_id` makes it repeatable; `token_digest` is hex SHA-256 of the resume token."""
+
+    session: str
+    control_id: str
+    dialect: Dialect
+    plugin: str
+    plugin_version: str
+    capabilities: Capabilities
+    config: SessionConfig
+    limits: Limits = Limits()
+    wall_us: int
+    token_digest: str | None = None
+    by_update: bool = False
+    event_id: str | None = None
+
+
+class ResumeSession(Command, frozen=True, kw_only=True):
+    """Attach a new connection in place of the last one (D22, D23): lease, attachment and token in one step.
+
+    `presented` and `next_digest` are hex SHA-256 digests; `last_number` is the last public number the client
+    saw. `expected_generation` is the lease generation the caller knows, None for "the current one".
+    """
+
+    control_id: str
+    presented: str
+    next_digest: str
+    last_number: int = 0
+    expected_generation: int | None = None
+
+
+class ConfirmAttachment(Command, frozen=True, kw_only=True):
+    """The client of this attachment was heard (an inbound frame, or the pong behind `session.resumed`)."""
+
+    attachment: int
+
+
+class Detach(Command, frozen=True, kw_only=True):
+    """The connection of this attachment is gone; fenced by the lease generation it served (D31)."""
+
+    generation: int
+    reason: Literal["disconnect", "idle_timeout", "slow_consumer", "transport_error", "shutdown"] = "disconnect"
+
+
+class Heartbeat(ClientCommand, frozen=True, kw_only=True):
+    """Renew the lease and answer."""
+
+
+class CloseSession(Command, frozen=True, kw_only=True):
+    """End the session for good. `attachment` None: the engine or an operator asks, not a connection."""
+
+    control_id: str
+    reason: str = "client_close"
+    attachment: int | None = None
+
+
+class Tick(Command, frozen=True, kw_only=True):
+    """The session's timer: some deadline may have passed. A stale one decides to nothing."""
+
+
+class StartRunner(Command, frozen=True, kw_only=True):
+    """A new process took the session over; everything that lived in the old one is gone (DESIGN 4, restart)."""
+
+    term: int
+    wall_us: int
+    grace_ms: int = 120_000
+
+
+class ReportRefusal(Command, frozen=True, kw_only=True):
+    """Something was refused before it could become a command. `numbered` False: it never was one (WIRE 3.1)."""
+
+    attachment: int
+    code: str
+    message: str
+    param: str | None = None
+    event_id: str | None = None
+    detail: Detail | None = None
+    numbered: bool = True
+
+
+# -- input ---------------------------------------------------------------------------------------------------
+
+
+class AppendAudio(ClientCommand, frozen=True, kw_only=True):
+    """`size` bytes of sound in the model's input format; the bytes travel beside the command.
+
+    `scores` are speech probabilities in thousandths, one for each 512-sample frame that this append completed;
+    `lead` is how many samples of the first of these frames came with earlier appends. `speech` is the verdict
+    of the client or of the level meter, used when the session has no server VAD (E3). `wire_bytes` is the size
+    as decoded from the wire, which the byte budget counts (E12).
+    """
+
+    size: int
+    wire_bytes: int = 0
+    scores: tuple[int, ...] = ()
+    lead: int = 0
+    speech: bool = True
+    transcript: str | None = None
+
+
+class CommitInput(ClientCommand, frozen=True, kw_only=True):
+    """Seal the input buffer into a user item. `create_response` None: by the session's kind (E37)."""
+
+    create_response: bool | None = None
+    is_speech: bool | None = None
+    final: bool = True
+
+
+class ClearInput(ClientCommand, frozen=True, kw_only=True):
+    """Drop what is buffered and not committed (E28)."""
+
+
+class CancelInput(ClientCommand, frozen=True, kw_only=True):
+    """Clear the input and interrupt a running or playing answer (E29)."""
+
+
+# -- conversation and responses ------------------------------------------------------------------------------
+
+
+class CreateItem(ClientCommand, frozen=True, kw_only=True):
+    """Add an item. An empty `item.id` asks for one; `previous_item_id` None appends, `root` prepends."""
+
+    item: Item
+    previous_item_id: str | None = None
+
+
+class DeleteItem(ClientCommand, frozen=True, kw_only=True):
+    """Take an item out of the conversation."""
+
+    item_id: str
+
+
+class RetrieveItem(ClientCommand, frozen=True, kw_only=True):
+    """Show an item as the session has it."""
+
+    item_id: str
+
+
+class TruncateItem(ClientCommand, frozen=True, kw_only=True):
+    """The user heard `audio_end_ms` of an assistant item and no more (I15, I16)."""
+
+    item_id: str
+    audio_end_ms: int
+    content_index: int = 0
+
+
+class ResponseOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Overrides for one response; None keeps the session's value. `remember` False: out-of-band, writes nothing."""
+
+    instructions: str | None = None
+    output_modalities: tuple[Modality, ...] | None = None
+    output_format: AudioFormat | None = None
+    voice: str | None = None
+    speed: float | None = None
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    metadata: dict[str, str] | None = None
+    tools: JsonText | None = None
+    tool_choice: JsonText | None = None
+    remember: bool = True
+
+
+class CreateResponse(ClientCommand, frozen=True, kw_only=True):
+    """Answer now."""
+
+    options: ResponseOptions = ResponseOptions()
+
+
+class CancelResponse(ClientCommand, frozen=True, kw_only=True):
+    """Stop the named response, else the active one (G31)."""
+
+    response_id: str | None = None
+
+
+class BargeIn(ClientCommand, frozen=True, kw_only=True):
+    """The client says that the user cut in (WIRE 2.16)."""
+
+
+class ClearOutput(ClientCommand, frozen=True, kw_only=True):
+    """Stop playing: drop queued sound and the rest of its response (WIRE 2.5)."""
+
+    response_id: str | None = None
+
+
+class AckPlayback(ClientCommand, frozen=True, kw_only=True):
+    """`played_ms` of a response left the speaker (I6)."""
+
+    played_ms: int
+    committed_ms: int | None = None
+    response_id: str | None = None
+    item_id: str | None = None
+    truncate: bool = False
+
+
+class UpdateSession(ClientCommand, frozen=True, kw_only=True):
+    """Change the configuration, all or nothing (L1)."""
+
+    patch: ConfigPatch
+
+
+# -- what stages report --------------------------------------------------------------------------------------
+
+
+class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Tokens spent on a response; sums."""
+
+    input_text: int = 0
+    input_audio: int = 0
+    cached: int = 0
+    output_text: int = 0
+    output_audio: int = 0
+
+
+class StageCost(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one stage spent on a request, in milliseconds, measured where it happened."""
+
+    stage: str
+    queue_ms: float = 0.0
+    first_output_ms: float = 0.0
+    total_ms: float = 0.0
+    outputs: int = 0
+
+
+class StageReport(Command, frozen=True, kw_only=True):
+    """Something that a stage says about a request. A request that is not live decides to nothing (DESIGN 3)."""
+
+    request: str
+
+
+class StageAccepted(StageReport, frozen=True, kw_only=True):
+    """The stage took the request."""
+
+
+class StageTranscribed(StageReport, frozen=True, kw_only=True):
+    """What the user said in item `item_id`, which the request answers; `final` False is a delta.
+
+    `error` says why there are no words; `text` is then empty.
+    """
+
+    item_id: str
+    text: str
+    seconds: float = 0.0
+    final: bool = True
+    error: str | None = None
+
+
+class StageProduced(StageReport, frozen=True, kw_only=True):
+    """A piece of an answer: `text`, and `size` bytes of sound in the response's format (beside the command).
+
+    `marks` are relative to the response, as far as the stage knows them, and may lie ahead of the sound.
+    """
+
+    text: str = ""
+    size: int = 0
+    marks: tuple[TextMark, ...] = ()
+
+
+class StageFinished(StageReport, frozen=True, kw_only=True):
+    """The answer is complete. `stop` is `stop` or the limit that was hit."""
+
+    stop: Literal["stop", "max_output_tokens", "content_filter"] = "stop"
+    usage: Usage = Usage()
+    costs: tuple[StageCost, ...] = ()
+
+
+class StageFailed(StageReport, frozen=True, kw_only=True):
+    """The request ended in an error (K16)."""
+
+    code: str
+    message: str
+
+
+class StageReleased(StageReport, frozen=True, kw_only=True):
+    """The stage has forgotten the request (K19)."""
+
+
+class StageLost(StageReport, frozen=True, kw_only=True):
+    """Nobody knows what became of the request: its process is gone."""
+
+
+AnyCommand = (
+    OpenSession
+    | ResumeSession
+    | ConfirmAttachment
+    | Detach
+    | Heartbeat
+    | CloseSession
+    | Tick
+    | StartRunner
+    | ReportRefusal
+    | AppendAudio
+    | CommitInput
+    | ClearInput
+    | CancelInput
+    | CreateItem
+    | DeleteItem
+    | RetrieveItem
+    | TruncateItem
+    | CreateResponse
+    | CancelResponse
+    | BargeIn
+    | ClearOutput
+    | AckPlayback
+    | UpdateSession
+    | StageAccepted
+    | StageTranscribed
+    | StageProduced
+    | StageFinished
+    | StageFailed
+    | StageReleased
+    | StageLost
+)

@@ -1,0 +1,151 @@
+"""The configuration of a session, patches to it, and what a model can do."""
+
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from .audio import AudioFormat
+
+Dialect = Literal["ga", "beta", "duplex"]
+OverlapPolicy = Literal["listen_only", "barge_in_on_speech"]
+PlaybackPolicy = Literal["commit_all_on_done", "ack_only"]
+Modality = Literal["audio", "text"]
+
+JsonText = str
+"""A JSON document as text: echoed to the client, never looked into by the core."""
+
+
+class TurnDetection(Struct, frozen=True, kw_only=True):
+    """Server voice activity detection (WIRE 4.4). Times in milliseconds; `threshold` is a probability."""
+
+    type: Literal["server_vad", "semantic_vad"] = "server_vad"
+    threshold: float = 0.5
+    prefix_padding_ms: int = 300
+    silence_duration_ms: int = 500
+    min_speech_duration_ms: int = 96
+    create_response: bool = True
+    interrupt_response: bool = True
+    idle_timeout_ms: int | None = None
+    eagerness: Literal["low", "medium", "high", "auto"] = "auto"
+
+
+class Transcription(Struct, frozen=True, kw_only=True):
+    """What the client asked of the transcription of its speech; the server uses its own recogniser."""
+
+    model: str | None = None
+    language: str | None = None
+    prompt: str | None = None
+
+
+class SessionConfig(Struct, frozen=True, kw_only=True):
+    """Everything a session was told at opening and by later updates, as effective values.
+
+    `auto_response`: the model answers on its own (duplex dialect). `max_output_tokens` None means no limit.
+    `echo` holds fields that are only stored and shown again (key as on the wire -> JSON text).
+    """
+
+    model: str
+    instructions: str = ""
+    output_modalities: tuple[Modality, ...] = ("audio",)
+    input_format: AudioFormat = AudioFormat("pcm16", 24_000)
+    output_format: AudioFormat = AudioFormat("pcm16", 24_000)
+    voice: str = "default"
+    speed: float = 1.0
+    turn_detection: TurnDetection | None = None
+    transcription: Transcription | None = None
+    tools: JsonText = "[]"
+    tool_choice: JsonText = '"auto"'
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    metadata: dict[str, str] | None = None
+    idle_timeout_s: float = 0.0
+    overlap_policy: OverlapPolicy = "listen_only"
+    overlap_short_ack_ms: int = 700
+    overlap_barge_in_ms: int = 1200
+    overlap_silence_rms: float = 0.003
+    playback_policy: PlaybackPolicy = "commit_all_on_done"
+    auto_response: bool = False
+    echo: dict[str, JsonText] = {}
+
+    @property
+    def speaks(self) -> bool:
+        """Whether answers are spoken (text only otherwise)."""
+        return "audio" in self.output_modalities
+
+
+class ConfigPatch(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A partial configuration: an absent field keeps its value. The wire has merged all spellings into one.
+
+    `model`, `playback_policy` and friends are present when the client named them, even unchanged: whether a
+    change is allowed is the core's decision (L6).
+    """
+
+    model: str | UnsetType = UNSET
+    instructions: str | UnsetType = UNSET
+    output_modalities: tuple[Modality, ...] | UnsetType = UNSET
+    input_format: AudioFormat | UnsetType = UNSET
+    output_format: AudioFormat | UnsetType = UNSET
+    voice: str | UnsetType = UNSET
+    speed: float | UnsetType = UNSET
+    turn_detection: TurnDetection | UnsetType | None = UNSET
+    transcription: Transcription | UnsetType | None = UNSET
+    tools: JsonText | UnsetType = UNSET
+    tool_choice: JsonText | UnsetType = UNSET
+    max_output_tokens: int | UnsetType | None = UNSET
+    temperature: float | UnsetType | None = UNSET
+    metadata: dict[str, str] | UnsetType | None = UNSET
+    idle_timeout_s: float | UnsetType = UNSET
+    overlap_policy: OverlapPolicy | UnsetType = UNSET
+    overlap_short_ack_ms: int | UnsetType = UNSET
+    overlap_barge_in_ms: int | UnsetType = UNSET
+    overlap_silence_rms: float | UnsetType = UNSET
+    playback_policy: PlaybackPolicy | UnsetType = UNSET
+    auto_response: bool | UnsetType = UNSET
+    echo: dict[str, JsonText] | UnsetType = UNSET
+
+
+def merged(config: SessionConfig, patch: ConfigPatch) -> SessionConfig:
+    """Return `config` with the present fields of `patch` in place; `echo` is merged key by key (L7)."""
+    changes = {name: value for name, value in msgspec.structs.asdict(patch).items() if value is not UNSET}
+    if "echo" in changes:
+        changes["echo"] = {**config.echo, **changes["echo"]}
+    return msgspec.structs.replace(config, **changes) if changes else config
+
+
+class Capabilities(Struct, frozen=True, kw_only=True):
+    """What a model can do; advertised to the client as `session.capabilities` and enforced (DESIGN 5.8)."""
+
+    implementation_level: Literal["model_native_duplex", "turn_based_duplex"] = "turn_based_duplex"
+    supports_external_turn_signal: bool = True
+    supports_client_commit: bool = True
+    supports_barge_in: bool = True
+    supports_playback_ack: bool = True
+    supports_audio_truncate: bool = True
+    supports_input_append: bool = True
+    supports_image_input: bool = False
+    supports_text_only_turn: bool = True
+    supports_auto_response: bool = True
+    supports_session_resume: bool = True
+    supports_reencode_context: bool = False
+    core_resumable_request: bool = False
+    required_input_modalities: tuple[str, ...] = ("audio",)
+    optional_input_modalities: tuple[str, ...] = ()
+    chunk_period_ms: int | None = None
+    target_barge_in_latency_ms: int | None = 200
+    input_format: AudioFormat = AudioFormat("pcm16", 16_000)
+    output_rate: int = 24_000
+    voices: tuple[str, ...] = ("default",)
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """Bounds of one session, frozen into its log at opening. Times in milliseconds, sizes in bytes; 0 = none."""
+
+    grace_ms: int = 30_000
+    idle_ttl_ms: int = 300_000
+    activation_ms: int = 10_000
+    max_session_ms: int = 0
+    input_bytes: int = 16 * 1024 * 1024
+    pending_commits: int = 4
+    min_commit_ms: int = 0
+    items: int = 4096

@@ -1,0 +1,68 @@
+"""Effects: what the shell must now do because of an event. Imperative; never produced in replay."""
+
+from msgspec import Struct
+
+from .audio import AudioFormat, SampleRef
+from .items import Item
+
+
+class TurnInput(Struct, frozen=True, kw_only=True):
+    """All that a stage needs to answer one turn.
+
+    `items` is the conversation as it was *heard*, oldest first, ending with what is to be answered. User audio
+    without a transcript is to be recognised by the pipeline (`StageTranscribed` for its item). `format` is what
+    spoken output must be delivered in; `speaks` False asks for text only.
+    """
+
+    session: str
+    response_id: str | None
+    items: tuple[Item, ...]
+    instructions: str
+    speaks: bool
+    format: AudioFormat
+    voice: str
+    speed: float = 1.0
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    seed: int = 0
+
+
+class Effect(Struct, frozen=True, kw_only=True, tag=True):
+    """Something to do at the stages. Idempotent by its request id."""
+
+
+class SubmitToStage(Effect, frozen=True, kw_only=True):
+    """Start a request. `hold` True: keep its outputs until `ConfirmRequest` (speculation)."""
+
+    request: str
+    payload: TurnInput
+    hold: bool = False
+
+
+class FeedStage(Effect, frozen=True, kw_only=True):
+    """Give a resident request more input; `ref` names the bytes, `seq` counts 1, 2, 3 … in the request."""
+
+    request: str
+    ref: SampleRef
+    seq: int
+
+
+class ConfirmRequest(Effect, frozen=True, kw_only=True):
+    """Let the outputs of a held request flow."""
+
+    request: str
+
+
+class AbortRequests(Effect, frozen=True, kw_only=True):
+    """Stop these requests and forget them; each is answered by `StageReleased`."""
+
+    requests: tuple[str, ...]
+
+
+class ReleaseRequests(Effect, frozen=True, kw_only=True):
+    """Forget these finished requests; each is answered by `StageReleased`."""
+
+    requests: tuple[str, ...]
+
+
+AnyEffect = SubmitToStage | FeedStage | ConfirmRequest | AbortRequests | ReleaseRequests

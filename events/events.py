@@ -1,0 +1,510 @@
+"""Events: what became true of a session. Past tense, frozen, closed; state is a fold over them.
+
+A public event carries `number`, the number of its first message in the duplex dialect, and `count`, how many
+messages it becomes there; both are decided once and never change. `number` 0 marks a public event whose
+messages are not numbered and never replayed (WIRE 3.1). A public event holds everything that its messages
+show, so that projecting it to any dialect needs no state.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from .audio import AudioFormat, SampleRef, TextMark
+from .commands import ResponseOptions, StageCost, Usage
+from .config import Capabilities, Dialect, JsonText, Limits, Modality, SessionConfig
+from .errors import Detail
+from .items import Item, Message
+
+TurnState = Literal[
+    "idle", "user_speaking", "user_committed", "assistant_generating", "assistant_playing", "barge_in"
+]
+SessionState = Literal["new", "open", "closing", "closed"]
+ResponseStatus = Literal["in_progress", "completed", "cancelled", "incomplete", "failed"]
+Basis = Literal["truncate", "ack", "playout"]
+PartKind = Literal["audio", "text"]
+
+
+class PlaybackCursor(Struct, frozen=True):
+    """How far one response has come, in whole milliseconds: generated >= sent >= played >= committed."""
+
+    generated_ms: int = 0
+    sent_ms: int = 0
+    played_ms: int = 0
+    committed_ms: int = 0
+
+
+class SessionView(Struct, frozen=True, kw_only=True):
+    """The session as a client is shown it: built from state, the same in created, updated and resumed (L13)."""
+
+    id: str
+    dialect: Dialect
+    config: SessionConfig
+    capabilities: Capabilities
+    resumable: bool
+    expires_at: int
+    state: SessionState
+    turn_state: TurnState
+    epoch: int
+    turn: int
+    active_request: str | None = None
+    active_response: str | None = None
+    active_response_turn: int | None = None
+    playback: PlaybackCursor = PlaybackCursor()
+
+
+class ResponseHead(Struct, frozen=True, kw_only=True):
+    """What is fixed about a response when it opens; later updates of the session do not reach it (G3)."""
+
+    id: str
+    item_id: str
+    conversation_id: str | None
+    turn: int
+    epoch: int
+    output_modalities: tuple[Modality, ...]
+    output_format: AudioFormat
+    voice: str
+    speed: float = 1.0
+    instructions: str = ""
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    metadata: dict[str, str] | None = None
+    tools: JsonText = "[]"
+    tool_choice: JsonText = '"auto"'
+
+    @property
+    def part(self) -> PartKind:
+        """The kind of its one content part."""
+        return "audio" if "audio" in self.output_modalities else "text"
+
+
+class Event(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True, gc=False):
+    """Anything that can have happened; private unless it is a `PublicEvent`."""
+
+
+class PublicEvent(Event, frozen=True, kw_only=True):
+    """An event that clients see."""
+
+    number: int
+    count: int
+
+
+# -- life cycle ----------------------------------------------------------------------------------------------
+
+
+class SessionOpened(PublicEvent, frozen=True, kw_only=True):
+    """The session exists, and its first connection serves it (attachment 1, lease generation 0)."""
+
+    session: str
+    control_id: str
+    plugin: str
+    plugin_version: str
+    limits: Limits
+    wall_us: int
+    token_digest: str | None
+    view: SessionView
+
+
+class SessionResumed(PublicEvent, frozen=True, kw_only=True):
+    """A new connection serves the session: lease, attachment and token changed together (D23).
+
+    `last_number` is the last public number that the client saw, `head` the last one before this event;
+    `last_client_seq` the last exactly-once command that was applied.
+    """
+
+    control_id: str
+    presented: str
+    attachment: int
+    generation: int
+    token_digest: str
+    last_number: int
+    head: int
+    last_client_seq: int
+    view: SessionView
+
+
+class AttachmentConfirmed(Event, frozen=True, kw_only=True):
+    """The client was heard on this attachment; the token it presented is void from here on (DESIGN 5.6)."""
+
+    attachment: int
+
+
+class AttachmentWithdrawn(Event, frozen=True, kw_only=True):
+    """The attachment was never heard: the presented token stays valid, the new one is void, grace begins."""
+
+    attachment: int
+
+
+class SessionDetached(Event, frozen=True, kw_only=True):
+    """Nobody serves the session; it ends `grace_ms` from here unless it is resumed."""
+
+    generation: int
+    reason: str
+    grace_ms: int
+
+
+class SessionTouched(PublicEvent, frozen=True, kw_only=True):
+    """A heartbeat renewed the lease."""
+
+    session: str
+
+
+class ConfigUpdated(PublicEvent, frozen=True, kw_only=True):
+    """The configuration that is in force from here on."""
+
+    config: SessionConfig
+    view: SessionView
+
+
+class EngineRestarted(Event, frozen=True, kw_only=True):
+    """A new process owns the session; `lost` requests died with the old one."""
+
+    term: int
+    wall_us: int
+    epoch: int
+    lost: tuple[str, ...]
+
+
+class SessionClosing(Event, frozen=True, kw_only=True):
+    """The end is decided (M2); what follows is teardown. `deadline_us`: the terminal comes then at the latest."""
+
+    control_id: str | None
+    reason: str
+    expired: bool
+    deadline_us: int
+    requests: tuple[str, ...]
+
+
+class SessionClosed(PublicEvent, frozen=True, kw_only=True):
+    """The last public event of a session (M4)."""
+
+    session: str
+    reason: str
+    expired: bool
+
+
+class ErrorReported(PublicEvent, frozen=True, kw_only=True):
+    """A refused command, or a fault of ours; the session is otherwise unchanged (P32)."""
+
+    code: str
+    message: str
+    param: str | None = None
+    event_id: str | None = None
+    detail: Detail | None = None
+
+
+class CommandSequenced(Event, frozen=True, kw_only=True):
+    """The exactly-once mark moved: this client command was applied or refused (DESIGN 5.9)."""
+
+    client_seq: int
+
+
+# -- input ---------------------------------------------------------------------------------------------------
+
+
+class AudioReceived(Event, frozen=True, kw_only=True):
+    """Sound was taken: its place in the `in` stream, and the scores that voice activity is folded from."""
+
+    ref: SampleRef
+    wire_bytes: int
+    scores: tuple[int, ...] = ()
+    lead: int = 0
+    speech: bool = True
+    transcript: str | None = None
+    buffered: bool = True
+    """False: it is not kept for a commit (silence outside an utterance, or already fed)."""
+    feed: str | None = None
+    """The resident request that hears it at once; None: it is only buffered."""
+
+
+class SpeechStarted(PublicEvent, frozen=True, kw_only=True):
+    """The user began to speak; `start` is the first byte that the utterance keeps."""
+
+    item_id: str
+    audio_start_ms: int
+    start: int
+
+
+class SpeechStopped(PublicEvent, frozen=True, kw_only=True):
+    """The user fell silent; `audio_end_ms` includes the silence that showed it."""
+
+    item_id: str
+    audio_end_ms: int
+
+
+class InputCommitted(PublicEvent, frozen=True, kw_only=True):
+    """The buffer became a user item (or nothing, if `empty`)."""
+
+    session: str
+    item_id: str
+    previous_item_id: str | None
+    ref: SampleRef | None
+    epoch: int
+    turn: int
+    is_speech: bool = True
+    empty: bool = False
+    no_response: bool = False
+    transcript: str | None = None
+
+
+class InputCleared(PublicEvent, frozen=True, kw_only=True):
+    """What was buffered is dropped."""
+
+
+class InputDropped(Event, frozen=True, kw_only=True):
+    """What was buffered went with an interruption that the client is told of in other words."""
+
+
+class UserTranscribed(PublicEvent, frozen=True, kw_only=True):
+    """Words of a user item. `count` 0: the client did not ask to see them; they are still history."""
+
+    item_id: str
+    text: str
+    seconds: float
+    final: bool = True
+    error: str | None = None
+
+
+class OverlapDecided(PublicEvent, frozen=True, kw_only=True):
+    """What was done about speech during an answer, and the rule that decided (F14)."""
+
+    session: str
+    epoch: int
+    policy: str
+    action: Literal["barge_in", "listen", "drop"]
+    reason: str
+    duration_ms: int = 0
+    overlap_ms: int = 0
+
+
+class ListenDecided(PublicEvent, frozen=True, kw_only=True):
+    """The model goes on listening; with `response_id` it has yielded that response (WIRE 3.7)."""
+
+    session: str
+    epoch: int
+    reason: str
+    response_id: str | None = None
+
+
+# -- conversation --------------------------------------------------------------------------------------------
+
+
+class ItemCreated(PublicEvent, frozen=True, kw_only=True):
+    """A complete item stands in the conversation, behind `previous_item_id` (None: at the beginning)."""
+
+    item: Item
+    previous_item_id: str | None
+
+
+class ItemDeleted(PublicEvent, frozen=True, kw_only=True):
+    """An item was taken out."""
+
+    item_id: str
+
+
+class ItemRetrieved(PublicEvent, frozen=True, kw_only=True):
+    """An item was shown."""
+
+    item: Item
+
+
+class ItemTruncated(PublicEvent, frozen=True, kw_only=True):
+    """The client said how much it heard: a cap for ever (I16). `text` is what is left."""
+
+    item_id: str
+    response_id: str
+    content_index: int
+    audio_end_ms: int
+    text: str
+    epoch: int
+
+
+# -- responses -----------------------------------------------------------------------------------------------
+
+
+class ResponseCreated(PublicEvent, frozen=True, kw_only=True):
+    """A response is open and owes exactly one `ResponseEnded` (G8, G20)."""
+
+    head: ResponseHead
+    request: str
+    options: ResponseOptions
+
+
+class AnswerDeferred(Event, frozen=True, kw_only=True):
+    """An answer is due and waits for the end of the running one (WIRE 6.2)."""
+
+
+class RequestSubmitted(Event, frozen=True, kw_only=True):
+    """Work was given to the stage. `response_id` None: a resident request that opens responses by itself."""
+
+    request: str
+    response_id: str | None
+    epoch: int
+    turn: int
+
+
+class RequestAccepted(Event, frozen=True, kw_only=True):
+    """The stage has the request."""
+
+    request: str
+
+
+class RequestFinished(Event, frozen=True, kw_only=True):
+    """The stage is done with it and shall forget it."""
+
+    request: str
+
+
+class RequestReleased(Event, frozen=True, kw_only=True):
+    """The stage has forgotten it."""
+
+    request: str
+
+
+class OutputStarted(PublicEvent, frozen=True, kw_only=True):
+    """The response has something to say: its message item and content part are open."""
+
+    session: str
+    response_id: str
+    item: Message
+    previous_item_id: str | None
+    part: PartKind
+    epoch: int
+
+
+class AudioDelta(PublicEvent, frozen=True, kw_only=True):
+    """Sound of a response and the words that came with it. `audio_ms` is cumulative for the response."""
+
+    session: str
+    response_id: str
+    item_id: str
+    ref: SampleRef
+    format: AudioFormat
+    audio_ms: int
+    text: str
+    epoch: int
+    marks: tuple[TextMark, ...] = ()
+    playback: PlaybackCursor = PlaybackCursor()
+
+
+class TextDelta(PublicEvent, frozen=True, kw_only=True):
+    """Words of a response without sound."""
+
+    response_id: str
+    item_id: str
+    part: PartKind
+    text: str
+    epoch: int
+
+
+class Failure(Struct, frozen=True):
+    """Why a response failed."""
+
+    code: str
+    message: str
+
+
+class ResponseEnded(PublicEvent, frozen=True, kw_only=True):
+    """The one terminal of a response. `item` None: it had nothing to say. `text` is all that was produced.
+
+    `cause` is the engine's own word for a cancellation; `reason` the client's (WIRE 3.4).
+    """
+
+    session: str
+    head: ResponseHead
+    status: ResponseStatus
+    item: Message | None
+    text: str
+    previous_item_id: str | None = None
+    reason: str | None = None
+    cause: str | None = None
+    failure: Failure | None = None
+    usage: Usage = Usage()
+    costs: tuple[StageCost, ...] = ()
+    committed: bool = False
+    playback: PlaybackCursor = PlaybackCursor()
+    first_output_ms: float | None = None
+
+
+class Interrupted(Event, frozen=True, kw_only=True):
+    """What was being generated or played is dead: the epoch moved, `requests` are aborted (G34)."""
+
+    epoch: int
+    cause: str
+    requests: tuple[str, ...]
+    response_id: str | None = None
+
+
+class HistoryCut(Event, frozen=True, kw_only=True):
+    """Item and history end at what was heard: `ms` of sound, `text` of the words (DESIGN 5.10)."""
+
+    response_id: str
+    item_id: str
+    ms: int
+    basis: Basis
+    text: str
+
+
+class OutputCleared(PublicEvent, frozen=True, kw_only=True):
+    """Sound of a response that was still to be played is void. `asked`: in answer to the client."""
+
+    response_id: str | None
+    asked: bool
+
+
+class PlaybackAcknowledged(PublicEvent, frozen=True, kw_only=True):
+    """The client told how far it played. `history` is the part of the text that is history now."""
+
+    session: str
+    epoch: int
+    response_id: str
+    item_id: str
+    played_ms: int
+    committed_ms: int
+    truncate: bool
+    playback: PlaybackCursor
+    history: str
+    history_committed: bool
+
+
+AnyEvent = (
+    SessionOpened
+    | SessionResumed
+    | AttachmentConfirmed
+    | AttachmentWithdrawn
+    | SessionDetached
+    | SessionTouched
+    | ConfigUpdated
+    | EngineRestarted
+    | SessionClosing
+    | SessionClosed
+    | ErrorReported
+    | CommandSequenced
+    | AudioReceived
+    | SpeechStarted
+    | SpeechStopped
+    | InputCommitted
+    | InputCleared
+    | InputDropped
+    | UserTranscribed
+    | OverlapDecided
+    | ListenDecided
+    | ItemCreated
+    | ItemDeleted
+    | ItemRetrieved
+    | ItemTruncated
+    | ResponseCreated
+    | AnswerDeferred
+    | RequestSubmitted
+    | RequestAccepted
+    | RequestFinished
+    | RequestReleased
+    | OutputStarted
+    | AudioDelta
+    | TextDelta
+    | ResponseEnded
+    | Interrupted
+    | HistoryCut
+    | OutputCleared
+    | PlaybackAcknowledged
+)

@@ -1,0 +1,111 @@
+"""Identifiers: derived from (session, kind, counter), shaped as the wire contract says."""
+
+import hashlib
+import secrets
+
+from msgspec import Struct
+
+_EVENT_PREFIX = "event_"
+
+
+def derive(session: str, kind: str, counter: int) -> str:
+    """Return 32 hex digits that depend on nothing but the three arguments.
+
+    The same command decided again (replay, recovery) therefore names the same things. blake2b is used for its
+    spread, not for secrecy; it runs once for each response or item, never for a frame.
+    """
+    return hashlib.blake2b(f"{session}\0{kind}\0{counter}".encode(), digest_size=16).hexdigest()
+
+
+def response_id(session: str, counter: int) -> str:
+    """Return `resp_` and 32 hex digits."""
+    return f"resp_{derive(session, 'response', counter)}"
+
+
+def item_id(session: str, counter: int) -> str:
+    """Return `item_` and 32 hex digits: a user item or a function call."""
+    return f"item_{derive(session, 'item', counter)}"
+
+
+def assistant_item_id(response: str) -> str:
+    """Return the id of the one assistant message of a response (WIRE 3.3.7: `item_` and the response id)."""
+    return f"item_{response}"
+
+
+def call_id(session: str, counter: int) -> str:
+    """Return `call_` and 32 hex digits, for a call that the model did not name."""
+    return f"call_{derive(session, 'call', counter)}"
+
+
+def conversation_id(session: str) -> str:
+    """Return `conv_` and 32 hex digits: a session has one conversation."""
+    return f"conv_{derive(session, 'conversation', 0)}"
+
+
+def new_session_id(prefix: str) -> str:
+    """Draw a session id of 128 random bits: `sess_` or `duplex-` and 32 hex digits (A1).
+
+    Raises:
+        ValueError: `prefix` is neither of the two.
+    """
+    if prefix not in ("sess_", "duplex-"):
+        raise ValueError(f"a session id starts with 'sess_' or 'duplex-', not {prefix!r}")
+    return prefix + secrets.token_hex(16)
+
+
+# -- stage requests ------------------------------------------------------------------------------------------
+
+
+class RequestName(Struct, frozen=True):
+    """What a stage request id says: whose it is, in which epoch, and for which turn (None: resident)."""
+
+    session: str
+    epoch: int
+    turn: int | None
+
+
+def turn_request(session: str, epoch: int, turn: int) -> str:
+    """Name the request of one committed turn of an ephemeral model (A11)."""
+    return f"{session}.e{epoch}.turn{turn}"
+
+
+def resident_request(session: str, epoch: int) -> str:
+    """Name the one request that a resident model keeps for a whole epoch (A10)."""
+    return f"{session}.e{epoch}"
+
+
+def parse_request(request: str) -> RequestName | None:
+    """Invert `turn_request` and `resident_request`; None for anything else (look-alikes included, A11)."""
+    session, _, rest = request.partition(".e")
+    epoch, _, turn = rest.partition(".turn")
+    if not session or not epoch.isdecimal() or not epoch.isascii():
+        return None
+    name = RequestName(session, int(epoch), int(turn) if turn.isdecimal() and turn.isascii() else None)
+    rebuilt = (
+        resident_request(session, name.epoch) if name.turn is None else turn_request(session, name.epoch, name.turn)
+    )
+    return name if rebuilt == request else None
+
+
+# -- event ids -----------------------------------------------------------------------------------------------
+
+
+class EventPosition(Struct, frozen=True):
+    """Where a wire message comes from: transaction `seq`, event `index` in it, message `part` of that event."""
+
+    seq: int
+    index: int
+    part: int
+
+
+def event_id(seq: int, index: int, part: int) -> str:
+    """Encode a position as `event_` and 32 hex digits; unique in the session and invertible."""
+    return f"{_EVENT_PREFIX}{seq:016x}{index:08x}{part:08x}"
+
+
+def parse_event_id(text: str) -> EventPosition | None:
+    """Invert `event_id`; None if the text is not one of ours."""
+    digits = text.removeprefix(_EVENT_PREFIX)
+    if len(digits) != 32 or digits == text or not set(digits) <= set("0123456789abcdef"):
+        return None
+    return EventPosition(int(digits[:16], 16), int(digits[16:24], 16), int(digits[24:], 16))

@@ -1,0 +1,72 @@
+"""Conversation items and the parts they are made of."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from .audio import SampleRef
+
+Role = Literal["user", "assistant", "system"]
+ItemStatus = Literal["in_progress", "completed", "incomplete"]
+
+
+class TextPart(Struct, frozen=True, tag="text"):
+    """Written text: `input_text` of a user or system item, `output_text` of an assistant's."""
+
+    text: str
+
+
+class AudioPart(Struct, frozen=True, tag="audio"):
+    """Sound and what was said in it. `ref` None: only the words are known. `rate` in Hz; pcm16 unless the
+    response's format said otherwise."""
+
+    transcript: str | None = None
+    ref: SampleRef | None = None
+    rate: int = 16_000
+    ms: int = 0
+
+
+Part = TextPart | AudioPart
+
+
+class Message(Struct, frozen=True, tag="message", kw_only=True):
+    """One message of the conversation."""
+
+    id: str
+    role: Role
+    status: ItemStatus = "completed"
+    content: tuple[Part, ...] = ()
+
+
+class FunctionCall(Struct, frozen=True, tag="function_call", kw_only=True):
+    """A call that the model asked for; `arguments` is the model's raw JSON text."""
+
+    id: str
+    call_id: str
+    name: str
+    arguments: str
+    status: ItemStatus = "completed"
+
+
+class FunctionOutput(Struct, frozen=True, tag="function_call_output", kw_only=True):
+    """The client's answer to a call."""
+
+    id: str
+    call_id: str
+    output: str
+    status: ItemStatus = "completed"
+
+
+Item = Message | FunctionCall | FunctionOutput
+
+
+def text_of(item: Item) -> str:
+    """Return the words of an item: texts and transcripts of a message, joined by a space; else its payload."""
+    match item:
+        case Message(content=content):
+            words = (part.text if isinstance(part, TextPart) else part.transcript or "" for part in content)
+            return " ".join(word for word in words if word)
+        case FunctionCall(arguments=arguments):
+            return arguments
+        case FunctionOutput(output=output):
+            return output
