@@ -1,0 +1,88 @@
+"""Decisions about conversation items: create, delete, retrieve."""
+
+import re
+
+import msgspec
+
+from antiphon.events import commands as cmd
+from antiphon.events import events as ev
+from antiphon.events.items import FunctionCall, FunctionOutput, Item, Message
+
+from .draft import Draft
+from .refusal import refuse
+from .state import Session
+
+_ITEM_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def create_item(draft: Draft, command: cmd.CreateItem) -> None:
+    """Add an item; all checks come before anything is stored (WIRE 7.2)."""
+    session = draft.session
+    item = _checked(draft, command.item)
+    previous = _place(session, command.previous_item_id)
+    draft.emit(ev.ItemCreated(number=draft.number, count=3, item=item, previous_item_id=previous))
+
+
+def _checked(draft: Draft, item: Item) -> Item:
+    session = draft.session
+    entries = session.conversation.entries
+    if not item.id:
+        item = msgspec.structs.replace(item, id=draft.new_item_id())
+    if not _ITEM_ID.fullmatch(item.id):
+        refuse("bad_event", "An item id is 1 to 64 of A-Z a-z 0-9 _ -.", "item.id", "value")
+    if item.id in entries:
+        refuse("item_already_exists", f"There is already an item {item.id!r}.", "item.id")
+    if len(entries) >= session.limits.items:
+        refuse("input_backpressure", f"A conversation holds {session.limits.items} items; delete old ones.")
+    if isinstance(item, FunctionOutput):
+        _check_output(session, item)
+    return item
+
+
+def _check_output(session: Session, output: FunctionOutput) -> None:
+    items = [entry.item for entry in session.conversation.entries.values()]
+    calls = {item.call_id for item in items if isinstance(item, FunctionCall)}
+    answered = {item.call_id for item in items if isinstance(item, FunctionOutput)}
+    if output.call_id not in calls:
+        refuse("invalid_function_call_output", "There is no call of this id.", "item.call_id")
+    if output.call_id in answered:
+        refuse("invalid_function_call_output", "The call has an output already.", "item.output")
+
+
+def _place(session: Session, previous: str | None) -> str | None:
+    order = session.conversation.order
+    if not previous:
+        return order[-1] if order else None
+    if previous == "root":
+        return None
+    if previous not in session.conversation.entries:
+        refuse("item_not_found", f"There is no item {previous[:64]!r}.", "previous_item_id")
+    return previous
+
+
+def _known(session: Session, item_id: str, verb: str) -> Item:
+    if not item_id:
+        refuse("missing_item_id", "An item_id is needed.", "item_id", "missing")
+    entry = session.conversation.entries.get(item_id)
+    if entry is None:
+        refuse(
+            "item_not_found",
+            f"Error {verb} item: the item with id '{item_id[:64]}' does not exist.",
+            "item_id",
+        )
+    return entry.item
+
+
+def delete_item(draft: Draft, command: cmd.DeleteItem) -> None:
+    """Take an item out, unless it is being spoken (WIRE 2.9)."""
+    session = draft.session
+    item = _known(session, command.item_id, "deleting")
+    if isinstance(item, Message) and item.status == "in_progress" and session.response is not None:
+        refuse("item_in_progress", "The item belongs to a response that is running.", "item_id")
+    draft.emit(ev.ItemDeleted(number=draft.number, count=1, item_id=item.id))
+
+
+def retrieve_item(draft: Draft, command: cmd.RetrieveItem) -> None:
+    """Show an item as it is now."""
+    item = _known(draft.session, command.item_id, "retrieving")
+    draft.emit(ev.ItemRetrieved(number=draft.number, count=1, item=item))

@@ -1,0 +1,122 @@
+"""The core's face: decide, evolve and react, and the folds made of them."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from antiphon.events import commands as cmd
+from antiphon.events import events as ev
+from antiphon.events.log import Transaction
+
+from . import answering, conversing, lifecycle, listening, playing, updating
+from .draft import Draft
+from .evolve import evolve as evolve
+from .plugins import REGISTRY as REGISTRY
+from .plugins import Registry
+from .react import react as react
+from .refusal import Refusal as Refusal
+from .state import STATE_VERSION as STATE_VERSION
+from .state import Session as Session
+from .state import dump as dump
+from .state import load as load
+from .view import next_deadline as next_deadline
+from .view import outstanding as outstanding
+from .view import view as view
+
+Handler = Callable[[Draft, Any], None]
+
+# A handler takes the one command type of its key, which no type of this table can say; `tests` hold the pairs.
+CONTROLS: Mapping[type[cmd.Command], Handler] = {
+    cmd.OpenSession: lifecycle.open_session,
+    cmd.ResumeSession: lifecycle.resume_session,
+    cmd.ConfirmAttachment: lifecycle.confirm_attachment,
+    cmd.Detach: lifecycle.detach,
+    cmd.CloseSession: lifecycle.close_session,
+    cmd.Tick: lifecycle.tick,
+    cmd.StartRunner: lifecycle.start_runner,
+    cmd.ReportRefusal: lifecycle.report_refusal,
+    cmd.StageAccepted: answering.stage_accepted,
+    cmd.StageTranscribed: answering.stage_transcribed,
+    cmd.StageProduced: answering.stage_produced,
+    cmd.StageFinished: answering.stage_finished,
+    cmd.StageFailed: answering.stage_failed,
+    cmd.StageReleased: answering.stage_released,
+    cmd.StageLost: answering.stage_lost,
+}
+"""Commands of the engine and its stages."""
+
+REQUESTS: Mapping[type[cmd.ClientCommand], Handler] = {
+    cmd.Heartbeat: lifecycle.heartbeat,
+    cmd.AppendAudio: listening.append_audio,
+    cmd.CommitInput: listening.commit_input,
+    cmd.ClearInput: listening.clear_input,
+    cmd.CancelInput: listening.cancel_input,
+    cmd.BargeIn: listening.barge_in,
+    cmd.CreateItem: conversing.create_item,
+    cmd.DeleteItem: conversing.delete_item,
+    cmd.RetrieveItem: conversing.retrieve_item,
+    cmd.TruncateItem: playing.truncate_item,
+    cmd.AckPlayback: playing.ack_playback,
+    cmd.ClearOutput: playing.clear_output,
+    cmd.CreateResponse: answering.create_response,
+    cmd.CancelResponse: answering.cancel_response,
+    cmd.UpdateSession: updating.update_session,
+}
+"""Commands of clients."""
+
+
+def new() -> Session:
+    """Return the state before the first event."""
+    return Session()
+
+
+def decide(session: Session, command: cmd.AnyCommand, now: int, plugins: Registry = REGISTRY) -> list[ev.AnyEvent]:
+    """Return what becomes true because of `command` at session time `now` (µs). Pure; `session` is not touched.
+
+    An empty list means that nothing changes (stale, duplicate) and nothing is to be recorded. A refused client
+    command becomes one `ErrorReported`.
+
+    Raises:
+        Refusal: opening or resuming is refused; only its caller hears that.
+    """
+    draft = Draft(session, max(now, session.now), plugins)
+    if isinstance(command, cmd.ClientCommand):
+        _decide_request(draft, command)
+    else:
+        CONTROLS[type(command)](draft, command)
+    return draft.events
+
+
+def _decide_request(draft: Draft, command: cmd.ClientCommand) -> None:
+    """Decide a client's command: only of the current attachment (D24), and once if it is counted (DESIGN 5.9)."""
+    session = draft.session
+    lease = session.lease
+    if session.phase not in ("open", "closing") or command.attachment != lease.attachment:
+        return
+    if command.client_seq is not None and command.client_seq <= lease.client_seq:
+        return
+    if session.phase == "closing":
+        draft.emit(Refusal("session_closed", "The session is closing.").event(draft.number, command.event_id))
+        return
+    if lease.phase == "unheard":
+        draft.emit(ev.AttachmentConfirmed(attachment=lease.attachment))
+    if command.client_seq is not None:
+        if command.client_seq != lease.client_seq + 1:
+            gap = Refusal("client_seq_gap", f"The next command must be number {lease.client_seq + 1}.")
+            draft.emit(gap.event(draft.number, command.event_id))
+            return
+        draft.emit(ev.CommandSequenced(client_seq=command.client_seq))
+    before = len(draft.events)
+    try:
+        REQUESTS[type(command)](draft, command)
+    except Refusal as refusal:
+        assert len(draft.events) == before, "a refusal must come before the first event"
+        draft.emit(refusal.event(draft.number, command.event_id))
+
+
+def fold(transactions: Iterable[Transaction], session: Session | None = None) -> Session:
+    """Fold recorded transactions, from the empty state or from `session` (which is changed)."""
+    state = new() if session is None else session
+    for transaction in transactions:
+        for event in transaction.events:
+            evolve(state, event, transaction.at)
+    return state

@@ -1,0 +1,178 @@
+"""How a response ends: its one terminal, and the interruption that may be the cause."""
+
+from antiphon.events import events as ev
+from antiphon.events.commands import StageCost, Usage
+from antiphon.events.items import AudioPart, Message, TextPart
+
+from .draft import Draft
+from .evolve import shortened
+from .playback import cursor, heard, history_of, latest, playing, prefix_of
+from .state import Playout, Response, Session
+
+_NOTHING_SPENT = Usage()
+
+
+def end_response(
+    draft: Draft,
+    status: ev.ResponseStatus,
+    *,
+    reason: str | None = None,
+    cause: str | None = None,
+    failure: ev.Failure | None = None,
+    usage: Usage = _NOTHING_SPENT,
+    costs: tuple[StageCost, ...] = (),
+    cut: bool = False,
+) -> None:
+    """Draft the terminal of the active response. `cut` True: history ends at what was heard by now."""
+    response = draft.session.response
+    assert response is not None, "only an active response can end"
+    playout = draft.session.playouts.get(response.head.id)
+    if cut and playout is not None:
+        cut_history(draft, playout)
+        playout = draft.session.playouts[response.head.id]
+    session = draft.session
+    committed = playout is not None and bool(_committed(session, playout))
+    draft.emit(
+        ev.ResponseEnded(
+            number=draft.number,
+            count=_terminal_count(response),
+            session=session.id,
+            head=response.head,
+            status=status,
+            item=_final_item(response, playout, status),
+            text=response.text,
+            previous_item_id=response.previous_item_id,
+            reason=reason,
+            cause=cause,
+            failure=failure,
+            usage=usage,
+            costs=costs,
+            committed=committed,
+            playback=cursor(playout),
+            first_output_ms=_first_output_ms(response),
+        )
+    )
+
+
+def _terminal_count(response: Response) -> int:
+    """Messages of a terminal in the duplex dialect: part and item endings, if open; done; rate limits."""
+    if response.phase != "speaking":
+        return 2
+    return 7 if response.head.part == "audio" else 6
+
+
+def _committed(session: Session, playout: Playout) -> str:
+    """Return what will be history once the response has ended."""
+    if playout.cap_ms is None and session.config.playback_policy == "commit_all_on_done":
+        return playout.text
+    return history_of(playout, session.config.playback_policy)
+
+
+def _final_item(response: Response, playout: Playout | None, status: ev.ResponseStatus) -> Message | None:
+    if response.phase != "speaking" or playout is None:
+        return None
+    head = response.head
+    part = (
+        AudioPart(response.text, None, head.output_format.rate, playout.sent_ms)
+        if head.part == "audio"
+        else TextPart(response.text)
+    )
+    item = Message(
+        id=head.item_id,
+        role="assistant",
+        status="completed" if status == "completed" else "incomplete",
+        content=(part,),
+    )
+    if playout.cap_ms is None or not playout.sent:
+        return item
+    return shortened(item, prefix_of(playout, playout.cap_ms), playout.cap_ms)
+
+
+def _first_output_ms(response: Response) -> float | None:
+    if response.first_output_at is None:
+        return None
+    return (response.first_output_at - response.opened_at) / 1000
+
+
+def cut_history(draft: Draft, playout: Playout) -> None:
+    """End item and history of a response at what was heard by now, if it had sound and is not cut already."""
+    if not playout.sent or playout.cap_ms is not None:
+        return
+    ms, basis = heard(playout, draft.now)
+    draft.emit(
+        ev.HistoryCut(
+            response_id=playout.response_id,
+            item_id=playout.item_id,
+            ms=ms,
+            basis=basis,
+            text=prefix_of(playout, ms),
+        )
+    )
+
+
+def live_requests(session: Session) -> tuple[str, ...]:
+    """Return the requests that still may produce something."""
+    return tuple(key for key, request in session.requests.items() if request.phase in ("submitted", "accepted"))
+
+
+def interrupt(draft: Draft, *, reason: str, cause: str, asked: bool = True) -> bool:
+    """Kill what is generated or played; return whether there was anything (G30, G34, A4).
+
+    The epoch moves first. History ends at what was heard. Then the terminal of the active response; or, if only
+    sound was left to play, `OutputCleared`. `asked`: a client command asked for it.
+    """
+    session = draft.session
+    requests = live_requests(session)
+    playout = playing(session, draft.now)
+    if session.response is None and playout is None and not requests:
+        return False
+    active = session.response
+    draft.emit(
+        ev.Interrupted(
+            epoch=session.epoch + 1,
+            cause=cause,
+            requests=requests,
+            response_id=active.head.id if active else playout.response_id if playout else None,
+        )
+    )
+    if active is not None:
+        _cut_older(draft, active)
+        end_response(draft, "cancelled", reason=reason, cause=cause, cut=True)
+    elif playout is not None:
+        cut_history(draft, playout)
+        draft.emit(ev.OutputCleared(number=draft.number, count=1, response_id=playout.response_id, asked=asked))
+    return True
+
+
+def _cut_older(draft: Draft, active: Response) -> None:
+    """Cut answers that were still queued to be played before the active one."""
+    session = draft.session
+    newest = latest(session)
+    for playout in list(session.playouts.values()):
+        if playout is newest and playout.response_id == active.head.id:
+            continue
+        ms, _ = heard(playout, draft.now)
+        if playout.cap_ms is None and ms < playout.sent_ms and not playout.acked:
+            cut_history(draft, playout)
+
+
+def close_if_free(draft: Draft) -> None:
+    """Draft the session's terminal if it is closing and no stage holds a request of it (M4)."""
+    if draft.session.phase == "closing" and not draft.session.requests:
+        close(draft)
+
+
+def close(draft: Draft) -> None:
+    """Draft the terminal event of a closing session."""
+    session = draft.session
+    closing = session.closing
+    assert closing is not None, "only a closing session can be closed"
+    draft.emit(
+        ev.SessionClosed(
+            number=draft.number,
+            count=1,
+            session=session.id,
+            reason=closing.reason,
+            expired=closing.expired,
+        )
+    )

@@ -1,0 +1,225 @@
+"""Decisions about the life of a session: open, resume, detach, close, expiry, restart."""
+
+import hmac
+
+from antiphon.events import commands as cmd
+from antiphon.events import events as ev
+from antiphon.events.config import ConfigPatch, SessionConfig, merged
+
+from .draft import Draft
+from .ending import close, close_if_free, end_response
+from .playback import playing
+from .refusal import refuse
+from .state import Session
+from .view import view
+
+TEARDOWN_US = 2_000_000
+"""The terminal comes this long after the close at the latest (SUPERSEDED, WIRE 8.7)."""
+
+
+def open_session(draft: Draft, command: cmd.OpenSession) -> None:
+    """Create the session, unless it exists: the same control id is then a lost answer, another one refused."""
+    session = draft.session
+    if session.phase != "new":
+        if command.control_id in session.lease.controls:
+            return
+        refuse("session_exists", "There is already a session of this id.")
+    plugin = draft.plugins.get(command.plugin)
+    if plugin is None or plugin.version != command.plugin_version:
+        refuse("model_not_found", f"There is no plugin {command.plugin!r} {command.plugin_version}.", "model")
+    config = with_overlap_policy(command.config)
+    plugin.check(config)
+    resumable = command.token_digest is not None and command.capabilities.supports_session_resume
+    opened = Session(
+        id=command.session,
+        phase="open",
+        dialect=command.dialect,
+        config=config,
+        capabilities=command.capabilities,
+        limits=command.limits,
+        resumable=resumable,
+        opened_wall_us=command.wall_us,
+    )
+    draft.emit(
+        ev.SessionOpened(
+            number=0,
+            count=1,
+            session=command.session,
+            control_id=command.control_id,
+            plugin=plugin.name,
+            plugin_version=plugin.version,
+            limits=command.limits,
+            wall_us=command.wall_us,
+            token_digest=command.token_digest if resumable else None,
+            view=view(opened),
+        )
+    )
+    if command.by_update:
+        draft.emit(ev.ConfigUpdated(number=draft.number, count=1, config=config, view=view(draft.session)))
+
+
+def with_overlap_policy(config: SessionConfig) -> SessionConfig:
+    """Return the configuration with the overlap policy that its turn detection implies (WIRE 4.5)."""
+    detection = config.turn_detection
+    barges = detection is not None and detection.interrupt_response
+    return merged(config, ConfigPatch(overlap_policy="barge_in_on_speech" if barges else "listen_only"))
+
+
+def resume_session(draft: Draft, command: cmd.ResumeSession) -> None:
+    """Attach a new connection; the checks are those of D22, in its order. A replay changes nothing (C11)."""
+    session = draft.session
+    lease = session.lease
+    known = lease.controls.get(command.control_id)
+    if known is not None and known.kind == "resume" and session.phase == "open":
+        if known.body != f"{command.presented}:{command.last_number}":
+            refuse("control_id_reused", "This control id was used for another request.")
+        return
+    if session.phase != "open":
+        refuse("session_resume_expired", "The session has ended.")
+    if not session.resumable:
+        refuse("unsupported_session_resume", "This session cannot be resumed.")
+    if not _token_fits(session, command.presented):
+        refuse("invalid_resume_token", "The resume token is not valid.")
+    head = session.next_number - 1
+    if command.last_number > head:
+        refuse("session_resume_conflict", "No event of this number was sent yet.")
+    if command.expected_generation not in (None, lease.generation):
+        refuse("runtime_resume_failed", "The session was taken over in the meantime.")
+    attachment = lease.attachment + 1
+    draft.emit(
+        ev.SessionResumed(
+            number=0,
+            count=1,
+            control_id=command.control_id,
+            presented=command.presented,
+            attachment=attachment,
+            generation=lease.generation + 1,
+            token_digest=command.next_digest,
+            last_number=command.last_number,
+            head=head,
+            last_client_seq=lease.client_seq,
+            view=view(session),
+        )
+    )
+
+
+def _token_fits(session: Session, presented: str) -> bool:
+    lease = session.lease
+    digests = [digest for digest in (lease.token, lease.previous_token) if digest is not None]
+    fits = [hmac.compare_digest(presented.encode(), digest.encode()) for digest in digests]
+    return any(fits)
+
+
+def confirm_attachment(draft: Draft, command: cmd.ConfirmAttachment) -> None:
+    """Note that the client was heard; stale or repeated confirmations say nothing new."""
+    lease = draft.session.lease
+    if lease.phase == "unheard" and lease.attachment == command.attachment:
+        draft.emit(ev.AttachmentConfirmed(attachment=lease.attachment))
+
+
+def detach(draft: Draft, command: cmd.Detach) -> None:
+    """Begin the grace, or end a session that cannot be resumed (D8). Fenced and idempotent (C4, C6)."""
+    session = draft.session
+    lease = session.lease
+    if session.phase != "open" or not lease.attached or lease.generation != command.generation:
+        return
+    if not session.resumable:
+        begin_close(draft, command.reason, control_id=None, expired=False)
+        return
+    draft.emit(
+        ev.SessionDetached(generation=lease.generation, reason=command.reason, grace_ms=session.limits.grace_ms)
+    )
+
+
+def heartbeat(draft: Draft, _command: cmd.Heartbeat) -> None:
+    """Renew the lease and say so (C15)."""
+    draft.emit(ev.SessionTouched(number=draft.number, count=1, session=draft.session.id))
+
+
+def close_session(draft: Draft, command: cmd.CloseSession) -> None:
+    """End the session; closing a closed one is ok and changes nothing (M8)."""
+    session = draft.session
+    if session.phase != "open":
+        return
+    if command.attachment is not None and command.attachment != session.lease.attachment:
+        return
+    begin_close(draft, command.reason, control_id=command.control_id, expired=False)
+
+
+def begin_close(draft: Draft, reason: str, *, control_id: str | None, expired: bool) -> None:
+    """Decide the end (M2): terminals of open responses unless it is an expiry (M14), then the teardown."""
+    session = draft.session
+    if session.response is not None and not expired:
+        end_response(draft, "cancelled", reason="client_cancelled", cause="session_close")
+    requests = tuple(session.requests)
+    draft.emit(
+        ev.SessionClosing(
+            control_id=control_id,
+            reason=reason,
+            expired=expired,
+            deadline_us=draft.now + TEARDOWN_US,
+            requests=requests,
+        )
+    )
+    close_if_free(draft)
+
+
+def tick(draft: Draft, _command: cmd.Tick) -> None:
+    """Carry out whatever deadline has passed: grace before idle time (C8); boundaries are inclusive (C2, C7)."""
+    session, now = draft.session, draft.now
+    if session.phase == "closing":
+        if session.closing is not None and now >= session.closing.deadline:
+            close(draft)
+        return
+    if session.phase != "open":
+        return
+    lease, limits = session.lease, session.limits
+    if lease.confirm_by is not None and now >= lease.confirm_by:
+        draft.emit(ev.AttachmentWithdrawn(attachment=lease.attachment))
+        return
+    if lease.expires_at is not None and now >= lease.expires_at:
+        begin_close(draft, "disconnect_grace_expired", control_id=None, expired=True)
+    elif limits.idle_ttl_ms and now >= lease.last_activity + limits.idle_ttl_ms * 1000:
+        begin_close(draft, "idle_ttl_expired", control_id=None, expired=True)
+    elif limits.max_session_ms and now >= session.opened_at + limits.max_session_ms * 1000:
+        begin_close(draft, "max_duration", control_id=None, expired=True)
+
+
+def start_runner(draft: Draft, command: cmd.StartRunner) -> None:
+    """Take a session over after a restart (DESIGN 4): fail what ran, detach, start the grace now."""
+    session = draft.session
+    if session.phase not in ("open", "closing"):
+        return
+    if session.phase == "open" and session.response is not None:
+        message = "The engine was restarted while it answered."
+        draft.emit(ev.ErrorReported(number=draft.number, count=1, code="engine_restarted", message=message))
+        failure = ev.Failure("engine_restarted", message)
+        end_response(draft, "failed", failure=failure, cut=playing(session, draft.now) is not None)
+    lost = tuple(session.requests)
+    epoch = session.epoch + (1 if lost and session.phase == "open" else 0)
+    draft.emit(ev.EngineRestarted(term=command.term, wall_us=command.wall_us, epoch=epoch, lost=lost))
+    if session.phase == "closing":
+        close(draft)
+    elif session.resumable:
+        grace = max(session.limits.grace_ms, command.grace_ms)
+        draft.emit(ev.SessionDetached(generation=session.lease.generation, reason="restart", grace_ms=grace))
+    else:
+        begin_close(draft, "disconnect", control_id=None, expired=False)
+
+
+def report_refusal(draft: Draft, command: cmd.ReportRefusal) -> None:
+    """Tell the attached client why something was refused at the edge."""
+    session = draft.session
+    if session.phase != "open" or command.attachment != session.lease.attachment:
+        return
+    draft.emit(
+        ev.ErrorReported(
+            number=draft.number if command.numbered else 0,
+            count=1,
+            code=command.code,
+            message=command.message[:256],
+            param=command.param,
+            event_id=command.event_id,
+            detail=command.detail,
+        )
+    )

@@ -1,0 +1,268 @@
+"""Decisions about input: appends, voice activity, commit, clear."""
+
+import copy
+
+from antiphon.events import commands as cmd
+from antiphon.events import events as ev
+from antiphon.events.audio import SampleRef
+from antiphon.events.items import AudioPart, Message
+
+from . import vad
+from .answering import answer, submit_resident
+from .draft import Draft
+from .ending import interrupt
+from .playback import playing
+from .refusal import refuse
+from .state import Session
+
+SILENCE = "silence_or_noise"
+
+
+def append_audio(draft: Draft, command: cmd.AppendAudio) -> None:
+    """Take sound: keep it, feed it, and find turns in its scores."""
+    session = draft.session
+    _check_append(session, command)
+    detection = session.config.turn_detection
+    request = submit_resident(draft) if session.auto else None
+    taken = session.input
+    begins = detection is None and command.speech and taken.phase == "silent"
+    silence = detection is None and not command.speech and taken.phase == "silent"
+    unwanted = silence and session.dialect == "duplex"
+    draft.emit(
+        ev.AudioReceived(
+            ref=SampleRef("in", taken.position, command.size),
+            wire_bytes=command.wire_bytes,
+            scores=command.scores,
+            lead=command.lead,
+            speech=command.speech,
+            transcript=command.transcript,
+            buffered=request is None and not unwanted,
+            feed=request,
+        )
+    )
+    if detection is not None:
+        if command.scores:
+            _find_turns(draft, session, command)
+    elif begins and session.dialect == "duplex":
+        _start_speech(draft, taken.position)
+    elif unwanted and not session.auto and not taken.non_speech and session.response is None:
+        _listen(draft)
+
+
+def _check_append(session: Session, command: cmd.AppendAudio) -> None:
+    if not session.capabilities.supports_input_append:
+        refuse("invalid_input_modality", "This model takes no audio while the user talks.", "audio")
+    limit = session.limits.input_bytes
+    if session.input.reserved + max(command.size, command.wire_bytes) > limit:
+        refuse(
+            "input_backpressure",
+            f"More than {limit} bytes of audio are waiting; commit or clear the input, or wait for the answer.",
+        )
+
+
+def _listen(draft: Draft) -> None:
+    session = draft.session
+    draft.emit(
+        ev.ListenDecided(number=draft.number, count=1, session=session.id, epoch=session.epoch, reason=SILENCE)
+    )
+
+
+def _ms(session: Session, samples: int) -> int:
+    return samples * 1000 // session.capabilities.input_format.rate
+
+
+def _start_speech(draft: Draft, start: int) -> None:
+    """Announce speech that begins at byte `start` of the `in` stream."""
+    session = draft.session
+    item_id = session.input.item_id or draft.new_item_id()
+    samples = start // session.capabilities.input_format.width
+    draft.emit(
+        ev.SpeechStarted(
+            number=draft.number,
+            count=1,
+            item_id=item_id,
+            audio_start_ms=_ms(session, samples),
+            start=start,
+        )
+    )
+
+
+def _stop_speech(draft: Draft, samples: int) -> None:
+    session = draft.session
+    draft.emit(
+        ev.SpeechStopped(
+            number=draft.number,
+            count=1,
+            item_id=session.input.item_id or "",
+            audio_end_ms=_ms(session, samples),
+        )
+    )
+
+
+def _find_turns(draft: Draft, before: Session, command: cmd.AppendAudio) -> None:
+    detection = before.config.turn_detection
+    assert detection is not None
+    width = before.capabilities.input_format.width
+    first = before.input.position // width - command.lead
+    activity = copy.copy(before.input.vad)
+    changes = vad.advance(activity, vad.thresholds(detection), command.scores, first)
+    stopped = False
+    for change in changes:
+        if change.kind == "start":
+            start = max(change.at * width, before.input.start)
+            _start_speech(draft, start)
+            _overlap(draft)
+            stopped = False
+        else:
+            _stop_speech(draft, change.at)
+            stopped = True
+    if stopped and not draft.session.auto:
+        _commit(draft, wanted=detection.create_response)
+
+
+def _overlap(draft: Draft) -> None:
+    """Speech began: interrupt an answer in progress, if that is wanted and possible (F15 rows 7, 15, 17)."""
+    session = draft.session
+    if session.response is None and playing(session, draft.now) is None:
+        return
+    barges = session.config.overlap_policy == "barge_in_on_speech"
+    able = session.capabilities.supports_barge_in
+    if barges and able:
+        action, reason = "barge_in", "server_vad_speech_started"
+    else:
+        action, reason = "listen", "barge_in_unsupported" if barges else "policy_listen_only"
+    draft.emit(
+        ev.OverlapDecided(
+            number=draft.number,
+            count=1,
+            session=session.id,
+            epoch=session.epoch,
+            policy=session.config.overlap_policy,
+            action="barge_in" if action == "barge_in" else "listen",
+            reason=reason,
+        )
+    )
+    if action == "barge_in":
+        interrupt(draft, reason="turn_detected", cause="turn_detected", asked=False)
+
+
+# -- commit --------------------------------------------------------------------------------------------------
+
+
+def commit_input(draft: Draft, command: cmd.CommitInput) -> None:
+    """Seal the buffer by the client's word (E30; WIRE 2.3)."""
+    session = draft.session
+    if not session.capabilities.supports_client_commit:
+        refuse("unsupported", "This model decides about turns on its own; there is nothing to commit.")
+    taken = session.input
+    duplex = session.dialect == "duplex"
+    held_ms = session.capabilities.input_format.ms(taken.position - taken.start)
+    content = taken.speech or (not duplex and taken.position > taken.start)
+    if duplex and not content and (taken.non_speech or command.is_speech is False):
+        _commit_silence(draft)
+        return
+    if duplex and command.is_speech is False:
+        _commit_silence(draft)
+        return
+    if not content or (held_ms < session.limits.min_commit_ms and not session.auto):
+        least = session.limits.min_commit_ms
+        refuse(
+            "input_audio_buffer_empty",
+            "Error committing input audio buffer: buffer too small. Expected at least "
+            f"{least}ms of audio, but buffer only has {held_ms:.2f}ms of audio.",
+        )
+    if session.turn.deferred and session.turn.unanswered >= session.limits.pending_commits:
+        refuse("input_backpressure", "Too many turns are waiting for an answer.")
+    if taken.phase == "speaking":
+        _stop_speech(draft, taken.position // session.capabilities.input_format.width)
+    _commit(draft, wanted=_wanted(session, command))
+
+
+def _wanted(session: Session, command: cmd.CommitInput) -> bool:
+    if command.create_response is not None:
+        return command.create_response or (session.config.auto_response and not session.auto)
+    return session.config.auto_response and session.dialect == "duplex"
+
+
+def _commit(draft: Draft, *, wanted: bool) -> None:
+    """Turn the buffer into a user item and, if `wanted`, answer it (now, or after the running answer)."""
+    session = draft.session
+    taken = session.input
+    item_id = taken.item_id or draft.new_item_id()
+    ref = SampleRef("in", taken.start, taken.position - taken.start) if taken.position > taken.start else None
+    previous = session.conversation.order[-1] if session.conversation.order else None
+    draft.emit(
+        ev.InputCommitted(
+            number=draft.number,
+            count=1,
+            session=session.id,
+            item_id=item_id,
+            previous_item_id=previous,
+            ref=ref,
+            epoch=session.epoch,
+            turn=session.turn.turn,
+            transcript=taken.transcript or None,
+            no_response=not wanted,
+        )
+    )
+    sound = AudioPart(
+        taken.transcript or None,
+        ref,
+        session.capabilities.input_format.rate,
+        session.capabilities.input_format.ms(ref.size) if ref else 0,
+    )
+    item = Message(id=item_id, role="user", content=(sound,))
+    draft.emit(ev.ItemCreated(number=draft.number, count=3, item=item, previous_item_id=previous))
+    if wanted and not session.auto:
+        answer(draft)
+
+
+def _commit_silence(draft: Draft) -> None:
+    """Acknowledge a commit of nothing but silence (E34): no turn, no answer."""
+    session = draft.session
+    taken = session.input
+    if taken.phase == "speaking":
+        _stop_speech(draft, taken.position // session.capabilities.input_format.width)
+    previous = session.conversation.order[-1] if session.conversation.order else None
+    draft.emit(
+        ev.InputCommitted(
+            number=draft.number,
+            count=1,
+            session=session.id,
+            item_id=taken.item_id or draft.new_item_id(),
+            previous_item_id=previous,
+            ref=None,
+            epoch=session.epoch,
+            turn=session.turn.turn,
+            is_speech=False,
+            empty=True,
+            no_response=True,
+        )
+    )
+    _listen(draft)
+
+
+# -- clear ---------------------------------------------------------------------------------------------------
+
+
+def clear_input(draft: Draft, _command: cmd.ClearInput) -> None:
+    """Drop what is buffered; output is not touched (E28, G37)."""
+    draft.emit(ev.InputCleared(number=draft.number, count=1))
+
+
+def cancel_input(draft: Draft, _command: cmd.CancelInput) -> None:
+    """Interrupt what is answered or played, then clear (WIRE 2.4: `cleared` comes last)."""
+    interrupt(draft, reason="client_cancelled", cause="input_cancel")
+    draft.emit(ev.InputCleared(number=draft.number, count=1))
+
+
+def barge_in(draft: Draft, _command: cmd.BargeIn) -> None:
+    """Interrupt and drop uncommitted input; `cleared` only if there was nothing to interrupt (WIRE 2.16)."""
+    session = draft.session
+    if not session.capabilities.supports_barge_in:
+        refuse("barge_in_unsupported", "This model cannot be interrupted by speech.")
+    interrupted = interrupt(draft, reason="turn_detected", cause="barge_in")
+    if not interrupted:
+        draft.emit(ev.InputCleared(number=draft.number, count=1))
+    elif session.input.position > session.input.start or session.input.phase != "silent":
+        draft.emit(ev.InputDropped())

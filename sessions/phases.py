@@ -1,0 +1,133 @@
+"""Every phase change of a session: state -> event -> state. No row, no transition; nobody else sets a phase.
+
+The tables are the drawing in `docs/design.md` and the source of the table tests.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, TypeVar
+
+from antiphon.events.events import (
+    AttachmentConfirmed,
+    AttachmentWithdrawn,
+    EngineRestarted,
+    Event,
+    InputCleared,
+    InputCommitted,
+    InputDropped,
+    Interrupted,
+    OutputStarted,
+    RequestAccepted,
+    RequestFinished,
+    RequestReleased,
+    RequestSubmitted,
+    ResponseCreated,
+    ResponseEnded,
+    SessionClosed,
+    SessionClosing,
+    SessionDetached,
+    SessionOpened,
+    SessionResumed,
+    SpeechStarted,
+    SpeechStopped,
+)
+
+SessionPhase = Literal["new", "open", "closing", "closed"]
+AttachmentPhase = Literal["absent", "unheard", "serving"]
+InputPhase = Literal["silent", "speaking", "stopped"]
+ResponsePhase = Literal["absent", "created", "speaking"]
+RequestPhase = Literal["unknown", "submitted", "accepted", "leaving", "gone"]
+
+P = TypeVar("P", bound=str)
+Table = Mapping[P, Mapping[type[Event], P]]
+
+SESSION: Table[SessionPhase] = {
+    "new": {SessionOpened: "open"},
+    "open": {SessionClosing: "closing"},
+    "closing": {SessionClosed: "closed"},
+    "closed": {},
+}
+
+ATTACHMENT: Table[AttachmentPhase] = {
+    "absent": {
+        SessionOpened: "serving",
+        SessionResumed: "unheard",
+        SessionDetached: "absent",
+        SessionClosing: "absent",
+    },
+    "unheard": {
+        AttachmentConfirmed: "serving",
+        AttachmentWithdrawn: "absent",
+        SessionResumed: "unheard",
+        SessionDetached: "absent",
+        SessionClosing: "absent",
+    },
+    "serving": {SessionResumed: "unheard", SessionDetached: "absent", SessionClosing: "absent"},
+}
+
+INPUT: Table[InputPhase] = {
+    "silent": {
+        SpeechStarted: "speaking",
+        InputCommitted: "silent",
+        InputCleared: "silent",
+        InputDropped: "silent",
+    },
+    "speaking": {
+        SpeechStopped: "stopped",
+        InputCommitted: "silent",
+        InputCleared: "silent",
+        InputDropped: "silent",
+    },
+    "stopped": {
+        SpeechStarted: "speaking",
+        InputCommitted: "silent",
+        InputCleared: "silent",
+        InputDropped: "silent",
+    },
+}
+
+RESPONSE: Table[ResponsePhase] = {
+    "absent": {ResponseCreated: "created"},
+    "created": {OutputStarted: "speaking", ResponseEnded: "absent"},
+    "speaking": {ResponseEnded: "absent"},
+}
+
+REQUEST: Table[RequestPhase] = {
+    "unknown": {RequestSubmitted: "submitted"},
+    "submitted": {
+        RequestAccepted: "accepted",
+        RequestFinished: "leaving",
+        Interrupted: "leaving",
+        SessionClosing: "leaving",
+        EngineRestarted: "gone",
+        RequestReleased: "gone",
+    },
+    "accepted": {
+        RequestFinished: "leaving",
+        Interrupted: "leaving",
+        SessionClosing: "leaving",
+        EngineRestarted: "gone",
+        RequestReleased: "gone",
+    },
+    "leaving": {
+        RequestReleased: "gone",
+        SessionClosing: "leaving",
+        EngineRestarted: "gone",
+    },
+    "gone": {},
+}
+
+
+class IllegalTransition(Exception):
+    """An event arrived in a phase that has no row for it: the log was not written by `decide`."""
+
+
+def move(table: Table[P], phase: P, event: Event) -> P:
+    """Return the phase behind `event`.
+
+    Raises:
+        IllegalTransition: the table has no such row.
+    """
+    try:
+        return table[phase][type(event)]
+    except KeyError:
+        raise IllegalTransition(f"no transition from {phase!r} on {type(event).__name__}") from None

@@ -1,0 +1,107 @@
+"""What was heard: the playback ledger, the playout model, and the text that belongs to a position (DESIGN 5.10)."""
+
+from collections.abc import Sequence
+
+from antiphon.events.audio import TextMark
+from antiphon.events.events import Basis, PlaybackCursor
+
+from .state import Playout, Session
+
+CORRECTION_US = 5_000_000
+"""A truncation this soon after a cut may still correct an estimate upwards (DESIGN 5.10)."""
+
+
+def heard(playout: Playout, now: int) -> tuple[int, Basis]:
+    """Return how many milliseconds the user heard by `now`, and what says so.
+
+    The first known of: a truncation, an acknowledgement, the playout model.
+    """
+    if playout.cap_ms is not None:
+        return min(playout.cap_ms, playout.sent_ms), playout.cap_basis or "truncate"
+    if playout.acked:
+        return playout.committed_ms, "ack"
+    if playout.started is None:
+        return 0, "playout"
+    return max(0, min((now - playout.started) // 1000, playout.sent_ms)), "playout"
+
+
+def plays(playout: Playout, now: int) -> bool:
+    """Return whether sound of this response is still to be heard."""
+    return playout.cap_ms is None and heard(playout, now)[0] < playout.sent_ms
+
+
+def latest(session: Session) -> Playout | None:
+    """Return the playout of the newest response that said something."""
+    return next(reversed(session.playouts.values()), None)
+
+
+def playing(session: Session, now: int) -> Playout | None:
+    """Return the newest playout, if some of its sound is still to be heard."""
+    playout = latest(session)
+    return playout if playout is not None and plays(playout, now) else None
+
+
+def start_of(session: Session, now: int) -> int | None:
+    """Return when sound that is sent at `now` begins to play: behind what still plays; None if nobody listens."""
+    if not session.lease.attached:
+        return None
+    begin = now
+    for playout in session.playouts.values():
+        if playout.started is not None and playout.cap_ms is None:
+            begin = max(begin, playout.started + playout.sent_ms * 1000)
+    return begin
+
+
+def cursor(playout: Playout | None) -> PlaybackCursor:
+    """Return the cursor as clients are shown it."""
+    if playout is None:
+        return PlaybackCursor()
+    sent = playout.sent_ms
+    return PlaybackCursor(sent, sent, playout.played_ms, playout.committed_ms)
+
+
+def spoken_prefix(text: str, marks: Sequence[TextMark], ms: int, total_ms: int) -> str:
+    """Return the words of `text` that were spoken after `ms` of `total_ms` milliseconds.
+
+    Between two marks, and from the last one to the end, characters are interpolated; the cut falls on a word
+    border, to the left. At or beyond the end it is all of the text, at 0 nothing. Without sound (`total_ms` 0)
+    a text is heard as a whole (I2, I3; WIRE 6.7).
+    """
+    if total_ms <= 0 or ms >= total_ms:
+        return text
+    if ms <= 0:
+        return ""
+    before, after = TextMark(0, 0), TextMark(len(text), total_ms)
+    for mark in sorted(marks, key=lambda mark: (mark.ms, mark.chars)):
+        if mark.ms <= ms:
+            before = TextMark(max(before.chars, min(mark.chars, len(text))), mark.ms)
+        else:
+            after = TextMark(min(mark.chars, len(text)), mark.ms)
+            break
+    span = after.ms - before.ms
+    chars = before.chars
+    if span > 0:
+        chars += max(0, after.chars - before.chars) * (ms - before.ms) // span
+    return _to_word_border(text, chars)
+
+
+def _to_word_border(text: str, chars: int) -> str:
+    if 0 < chars < len(text) and not text[chars].isspace() and not text[chars - 1].isspace():
+        chars = max((i for i in range(chars) if text[i].isspace()), default=0)
+    return text[:chars].rstrip()
+
+
+def prefix_of(playout: Playout, ms: int) -> str:
+    """Return the words of a response that were spoken after `ms` milliseconds of it."""
+    return spoken_prefix(playout.text, playout.marks, ms, playout.sent_ms)
+
+
+def history_of(playout: Playout, policy: str) -> str:
+    """Return the part of a response's text that is history under a playback policy (WIRE 6.7, table)."""
+    if playout.cap_ms is not None:
+        return prefix_of(playout, playout.cap_ms)
+    if playout.sent == 0:
+        return playout.text if playout.ended else ""
+    if policy == "ack_only":
+        return prefix_of(playout, playout.committed_ms) if playout.acked else ""
+    return playout.text if playout.ended else ""

@@ -1,0 +1,153 @@
+"""Decisions about what was heard: acknowledgements, truncation, clearing the output."""
+
+from typing import NoReturn
+
+from antiphon.events import commands as cmd
+from antiphon.events import events as ev
+from antiphon.events import ids
+from antiphon.events.items import Message
+
+from .draft import Draft
+from .ending import cut_history, interrupt
+from .playback import CORRECTION_US, history_of, latest, plays, prefix_of
+from .refusal import refuse
+from .state import Playout, Session
+
+
+def ack_playback(draft: Draft, command: cmd.AckPlayback) -> None:
+    """Move the cursor of a response forward, clamped to what was sent (I6, I7)."""
+    session = draft.session
+    playout = _target(session, command)
+    sent = playout.sent_ms
+    played = min(max(command.played_ms, 0), sent)
+    committed = played if command.committed_ms is None else min(max(command.committed_ms, 0), sent)
+    if command.truncate:
+        played = min(played, committed)
+    else:
+        played = max(playout.played_ms, played)
+        committed = max(playout.committed_ms, committed)
+    if playout.cap_ms is not None and not _correctable(playout, draft.now):
+        committed = min(committed, playout.cap_ms)
+        played = min(max(played, committed), sent)
+    cursor = ev.PlaybackCursor(sent, sent, max(played, committed), committed)
+    history = _history_after(session, playout, committed)
+    draft.emit(
+        ev.PlaybackAcknowledged(
+            number=draft.number,
+            count=1,
+            session=session.id,
+            epoch=session.epoch,
+            response_id=playout.response_id,
+            item_id=playout.item_id,
+            played_ms=command.played_ms,
+            committed_ms=command.played_ms if command.committed_ms is None else command.committed_ms,
+            truncate=command.truncate,
+            playback=cursor,
+            history=history,
+            history_committed=bool(history),
+        )
+    )
+
+
+def _correctable(playout: Playout, now: int) -> bool:
+    """Return whether a cut was an estimate that the client may still correct (DESIGN 5.10)."""
+    recent = playout.cut_at is not None and now - playout.cut_at <= CORRECTION_US
+    return playout.cap_basis == "playout" and recent
+
+
+def _history_after(session: Session, playout: Playout, committed: int) -> str:
+    policy = session.config.playback_policy
+    if policy == "ack_only" or playout.cap_ms is not None:
+        return prefix_of(playout, committed)
+    return history_of(playout, policy)
+
+
+def _target(session: Session, command: cmd.AckPlayback) -> Playout:
+    wanted = command.response_id
+    if wanted is None and command.item_id is not None:
+        wanted = command.item_id.removeprefix("item_")
+    if wanted is None:
+        playout = latest(session)
+        if playout is None:
+            refuse("playback_item_not_found", "No response has been played.")
+        return playout
+    if command.item_id is not None and command.item_id != ids.assistant_item_id(wanted):
+        refuse("playback_item_mismatch", "The item does not belong to this response.", "item_id")
+    playout = session.playouts.get(wanted)
+    if playout is None:
+        refuse("playback_item_not_found", "There is no such response to acknowledge.", "response_id")
+    return playout
+
+
+def truncate_item(draft: Draft, command: cmd.TruncateItem) -> None:
+    """End an answer at what the client says was heard (I15, I16; WIRE 6.7)."""
+    session = draft.session
+    entry = session.conversation.entries.get(command.item_id)
+    if not command.item_id:
+        refuse("missing_item_id", "An item_id is needed.", "item_id", "missing")
+    if entry is None:
+        refuse(
+            "item_not_found",
+            f"Error truncating item: the item with id '{command.item_id[:64]}' does not exist.",
+            "item_id",
+        )
+    playout = session.playouts.get(command.item_id.removeprefix("item_"))
+    if not isinstance(entry.item, Message) or playout is None or not playout.sent:
+        refuse("bad_event", "Only model output audio messages can be truncated", "item_id", "not_audio")
+    if command.content_index != 0:
+        refuse("bad_event", "The audio is content part 0.", "content_index", "value")
+    ms = command.audio_end_ms
+    if not 0 <= ms <= playout.sent_ms:
+        _refuse_length(playout, ms)
+    if playout.cap_ms is not None and not _correctable(playout, draft.now):
+        ms = min(ms, playout.cap_ms)
+    draft.emit(
+        ev.ItemTruncated(
+            number=draft.number,
+            count=1,
+            item_id=command.item_id,
+            response_id=playout.response_id,
+            content_index=command.content_index,
+            audio_end_ms=ms,
+            text=prefix_of(playout, ms),
+            epoch=session.epoch,
+        )
+    )
+
+
+def _refuse_length(playout: Playout, ms: int) -> NoReturn:
+    refuse(
+        "bad_event",
+        f"Audio content of {playout.sent_ms}ms is already shorter than {ms}ms"
+        if ms >= 0
+        else "audio_end_ms must not be negative.",
+        "audio_end_ms",
+        "value",
+    )
+
+
+def clear_output(draft: Draft, command: cmd.ClearOutput) -> None:
+    """Stop playing (WIRE 2.5): the reply first, then the terminal of a response that still ran."""
+    session = draft.session
+    active = session.response
+    newest = latest(session)
+    current = active.head.id if active else newest.response_id if newest else None
+    response_id = command.response_id or current
+    older = session.playouts.get(response_id or "")
+    draft.emit(ev.OutputCleared(number=draft.number, count=1, response_id=response_id, asked=True))
+    if response_id is None or response_id != current:
+        if older is not None and plays(older, draft.now):
+            cut_history(draft, older)
+        return
+    if active is not None:
+        interrupt(draft, reason="client_cancelled", cause="output_audio_buffer_clear")
+    elif newest is not None and plays(newest, draft.now):
+        draft.emit(
+            ev.Interrupted(
+                epoch=session.epoch + 1,
+                cause="output_audio_buffer_clear",
+                requests=(),
+                response_id=newest.response_id,
+            )
+        )
+        cut_history(draft, newest)

@@ -1,0 +1,43 @@
+"""What the shell must do because of an event. Called live, never in replay."""
+
+from antiphon.events import effects as fx
+from antiphon.events import events as ev
+
+from .state import Session
+from .view import prompt
+
+
+def react(session: Session, event: ev.AnyEvent) -> list[fx.AnyEffect]:
+    """Return the effects of `event`; `session` is the state behind the whole transaction."""
+    match event:
+        case ev.AudioReceived(feed=str() as request, ref=ref):
+            return [fx.FeedStage(request=request, ref=ref, seq=session.input.fed)]
+        case ev.RequestSubmitted():
+            return [_submit(session, event)]
+        case ev.Interrupted(requests=requests) | ev.SessionClosing(requests=requests) if requests:
+            return [fx.AbortRequests(requests=requests)]
+        case ev.RequestFinished(request=request):
+            return [fx.ReleaseRequests(requests=(request,))]
+        case _:
+            return []
+
+
+def _submit(session: Session, event: ev.RequestSubmitted) -> fx.SubmitToStage:
+    config, head = session.config, session.response.head if session.response else None
+    answered = head if head is not None and head.id == event.response_id else None
+    return fx.SubmitToStage(
+        request=event.request,
+        payload=fx.TurnInput(
+            session=session.id,
+            response_id=event.response_id,
+            items=prompt(session),
+            instructions=answered.instructions if answered else config.instructions,
+            speaks=(answered.part == "audio") if answered else config.speaks,
+            format=answered.output_format if answered else config.output_format,
+            voice=answered.voice if answered else config.voice,
+            speed=answered.speed if answered else config.speed,
+            max_output_tokens=answered.max_output_tokens if answered else config.max_output_tokens,
+            temperature=answered.temperature if answered else config.temperature,
+            seed=event.epoch * 1000 + event.turn,
+        ),
+    )

@@ -1,0 +1,264 @@
+"""The state of a session: small records, each a fold over the events that concern it.
+
+The records are mutable because the runner folds its own copy in place; nobody else may change one. Only
+`evolve` writes here, and every phase moves by a row of `phases`.
+"""
+
+import copy as _copy
+from typing import Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from antiphon.events.audio import AudioFormat, TextMark
+from antiphon.events.config import Capabilities, Dialect, Limits, SessionConfig
+from antiphon.events.events import Basis, ResponseHead, TurnState
+from antiphon.events.items import Item
+
+from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
+
+STATE_VERSION = 1
+"""Behaviour of the fold; a snapshot of another version is ignored."""
+
+KEPT_CONTROLS = 1024
+KEPT_PLAYOUTS = 64
+
+
+class ControlOutcome(Struct, frozen=True):
+    """What a control operation did, for a caller that lost the answer (B19, B20)."""
+
+    kind: Literal["open", "resume", "close"]
+    body: str
+    attachment: int
+    generation: int
+
+
+class Lease(Struct):
+    """Who serves the session: attachment, lease generation and token digests, changed by single events."""
+
+    phase: AttachmentPhase = "absent"
+    attachment: int = 0
+    generation: int = 0
+    token: str | None = None
+    previous_token: str | None = None
+    confirm_by: int | None = None
+    expires_at: int | None = None
+    last_activity: int = 0
+    client_seq: int = 0
+    controls: dict[str, ControlOutcome] = field(default_factory=dict[str, ControlOutcome])
+
+    @property
+    def attached(self) -> bool:
+        """Whether a connection serves the session."""
+        return self.phase != "absent"
+
+    @property
+    def last_client_seq(self) -> int:
+        """The last exactly-once command that was decided."""
+        return self.client_seq
+
+
+class Turn(Struct):
+    """The counters of a conversation and what the session is doing, as clients are told."""
+
+    epoch: int = 0
+    turn: int = 0
+    commits: int = 0
+    unanswered: int = 0
+    deferred: bool = False
+    state: TurnState = "idle"
+
+
+class Vad(Struct):
+    """Voice activity, folded from scores. Positions are samples of the input timeline."""
+
+    run: int = 0
+    run_start: int = 0
+    speaking: bool = False
+    silent_since: int | None = None
+    floor: int = 0
+
+
+class Input(Struct):
+    """What the user sent and nobody has answered. Positions are bytes of the `in` stream."""
+
+    phase: InputPhase = "silent"
+    position: int = 0
+    start: int = 0
+    unanswered: int | None = None
+    item_id: str | None = None
+    speech: bool = False
+    non_speech: bool = False
+    transcript: str = ""
+    fed: int = 0
+    vad: Vad = field(default_factory=Vad)
+
+    @property
+    def keep_from(self) -> int:
+        """The first byte that may still be needed."""
+        return self.start if self.unanswered is None else min(self.start, self.unanswered)
+
+    @property
+    def reserved(self) -> int:
+        """Bytes held: buffered, or committed and unanswered (P27)."""
+        return self.position - self.keep_from
+
+
+class Output(Struct):
+    """The `out` stream: its length in bytes."""
+
+    position: int = 0
+
+
+class Response(Struct):
+    """The active response of the default lane."""
+
+    head: ResponseHead
+    request: str
+    phase: ResponsePhase = "created"
+    opened_at: int = 0
+    first_output_at: int | None = None
+    previous_item_id: str | None = None
+    text: str = ""
+
+
+class Playout(Struct):
+    """How much of one response was sent and heard.
+
+    `started` is the session time at which its sound began to play by the playout model, None while nobody
+    could hear it. `cap_ms` is a hard limit set by a truncation or an interruption; `cut_at` says when.
+    """
+
+    response_id: str
+    item_id: str
+    format: AudioFormat
+    turn: int
+    commits: int
+    sent: int = 0
+    text: str = ""
+    marks: tuple[TextMark, ...] = ()
+    started: int | None = None
+    ended: bool = False
+    acked: bool = False
+    played_ms: int = 0
+    committed_ms: int = 0
+    cap_ms: int | None = None
+    cap_basis: Basis | None = None
+    cut_at: int | None = None
+
+    @property
+    def sent_ms(self) -> int:
+        """Sound handed out, in milliseconds."""
+        return self.format.ms(self.sent)
+
+
+class Entry(Struct, frozen=True):
+    """An item of the conversation. `heard` is the part of an assistant's text that is history; None: all."""
+
+    item: Item
+    heard: str | None = None
+
+
+class Conversation(Struct):
+    """The items, in order."""
+
+    order: list[str] = field(default_factory=list[str])
+    entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
+
+
+class Request(Struct, frozen=True):
+    """Work at the stage. `response_id` None: resident, it opens responses by itself."""
+
+    phase: RequestPhase
+    response_id: str | None
+    epoch: int
+
+
+class Counters(Struct):
+    """Where derived ids come from."""
+
+    items: int = 0
+    responses: int = 0
+
+
+class Closing(Struct, frozen=True):
+    """The decided end: why, of which kind, and when the terminal comes at the latest."""
+
+    reason: str
+    expired: bool
+    deadline: int
+
+
+class Session(Struct):
+    """Everything that is true about a session."""
+
+    id: str = ""
+    phase: SessionPhase = "new"
+    dialect: Dialect = "ga"
+    plugin: str = ""
+    plugin_version: str = ""
+    config: SessionConfig = field(default_factory=lambda: SessionConfig(model=""))
+    capabilities: Capabilities = Capabilities()
+    limits: Limits = Limits()
+    resumable: bool = False
+    opened_at: int = 0
+    opened_wall_us: int = 0
+    anchor_at: int = 0
+    anchor_wall_us: int = 0
+    now: int = 0
+    next_number: int = 1
+    closing: Closing | None = None
+    lease: Lease = field(default_factory=Lease)
+    turn: Turn = field(default_factory=Turn)
+    input: Input = field(default_factory=Input)
+    output: Output = field(default_factory=Output)
+    response: Response | None = None
+    playouts: dict[str, Playout] = field(default_factory=dict[str, Playout])
+    conversation: Conversation = field(default_factory=Conversation)
+    requests: dict[str, Request] = field(default_factory=dict[str, Request])
+    counters: Counters = field(default_factory=Counters)
+
+    @property
+    def epoch(self) -> int:
+        """The interruption counter."""
+        return self.turn.epoch
+
+    @property
+    def auto(self) -> bool:
+        """Whether the model listens all the time and answers on its own."""
+        return self.config.auto_response and self.capabilities.core_resumable_request
+
+
+def copy(session: Session) -> Session:
+    """Return a session that can be folded further without touching `session`."""
+    twin = _copy.copy(session)
+    twin.lease = _copy.copy(session.lease)
+    twin.lease.controls = dict(session.lease.controls)
+    twin.turn = _copy.copy(session.turn)
+    twin.input = _copy.copy(session.input)
+    twin.input.vad = _copy.copy(session.input.vad)
+    twin.output = _copy.copy(session.output)
+    twin.response = _copy.copy(session.response)
+    twin.playouts = {key: _copy.copy(playout) for key, playout in session.playouts.items()}
+    twin.conversation = Conversation(list(session.conversation.order), dict(session.conversation.entries))
+    twin.requests = dict(session.requests)
+    twin.counters = _copy.copy(session.counters)
+    return twin
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Session)
+
+
+def dump(session: Session) -> bytes:
+    """Encode a session for a snapshot."""
+    return _encoder.encode(session)
+
+
+def load(data: bytes) -> Session:
+    """Decode what `dump` of the same `STATE_VERSION` made.
+
+    Raises:
+        msgspec.DecodeError: it is something else.
+    """
+    return _decoder.decode(data)

@@ -1,0 +1,99 @@
+"""Turns from speech probabilities: a pure fold over frames of 512 samples (BEHAVIOURS F5-F8, WIRE 6.1).
+
+Scores are thousandths. A start needs `min_speech_duration` of consecutive frames at or above the threshold. A
+stop needs `silence_duration` since the first frame below the lower threshold, and closes on such a frame;
+frames in between keep the timer running; a frame at the threshold cancels it.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from antiphon.events.config import TurnDetection
+
+from .state import Vad
+
+FRAME = 512
+RATE = 16_000
+FRAME_MS = FRAME * 1000 // RATE
+
+_SEMANTIC_SILENCE_MS = {"low": 1500, "medium": 900, "auto": 900, "high": 500}
+
+
+class Change(Struct, frozen=True):
+    """Speech began or ended. `at`: sample at which the utterance begins (padding included), or ends."""
+
+    kind: Literal["start", "stop"]
+    at: int
+
+
+class Thresholds(Struct, frozen=True):
+    """A detection in frames, samples and thousandths."""
+
+    start: int
+    stop: int
+    min_frames: int
+    silence: int
+    prefix: int
+
+
+def thresholds(detection: TurnDetection) -> Thresholds:
+    """Return the effective numbers of a detection (WIRE 4.4: floors of 0.16 and 32 ms applied)."""
+    threshold = max(round(detection.threshold * 1000), 160)
+    silence_ms = detection.silence_duration_ms
+    if detection.type == "semantic_vad":
+        silence_ms = _SEMANTIC_SILENCE_MS[detection.eagerness]
+    return Thresholds(
+        start=threshold,
+        stop=max(threshold - 150, 10),
+        min_frames=-(-max(detection.min_speech_duration_ms, FRAME_MS) // FRAME_MS),
+        silence=silence_ms * RATE // 1000,
+        prefix=detection.prefix_padding_ms * RATE // 1000,
+    )
+
+
+def advance(vad: Vad, limits: Thresholds, scores: Sequence[int], first: int) -> list[Change]:
+    """Fold `scores` of frames that begin at sample `first` into `vad`, in place; return what changed."""
+    changes: list[Change] = []
+    at = first
+    for score in scores:
+        step = _while_speaking if vad.speaking else _while_silent
+        change = step(vad, limits, score, at)
+        if change is not None:
+            changes.append(change)
+        at += FRAME
+    return changes
+
+
+def _while_silent(vad: Vad, limits: Thresholds, score: int, at: int) -> Change | None:
+    if score < limits.start:
+        vad.run = 0
+        return None
+    if vad.run == 0:
+        vad.run_start = at
+    vad.run += 1
+    if vad.run < limits.min_frames:
+        return None
+    vad.run, vad.speaking, vad.silent_since = 0, True, None
+    return Change("start", max(vad.run_start - limits.prefix, vad.floor))
+
+
+def _while_speaking(vad: Vad, limits: Thresholds, score: int, at: int) -> Change | None:
+    if score >= limits.start:
+        vad.silent_since = None
+        return None
+    if score >= limits.stop:
+        return None
+    if vad.silent_since is None:
+        vad.silent_since = at
+    end = at + FRAME
+    if end - vad.silent_since < limits.silence:
+        return None
+    vad.speaking, vad.silent_since = False, None
+    return Change("stop", end)
+
+
+def reset(vad: Vad, at: int) -> None:
+    """Forget the stream but not the clock: nothing before sample `at` belongs to a later utterance (F8)."""
+    vad.run, vad.speaking, vad.silent_since, vad.floor = 0, False, None, at

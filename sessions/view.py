@@ -1,0 +1,72 @@
+"""Readings of a session: what clients are shown, what time must do, what the stages still owe."""
+
+from antiphon.events.config import SessionConfig
+from antiphon.events.events import SessionView
+from antiphon.events.items import Item, Message, TextPart, text_of
+
+from .playback import cursor, latest
+from .state import Entry, Session
+
+
+def view(session: Session, config: SessionConfig | None = None) -> SessionView:
+    """Return the session as a client is shown it; `config` shows a configuration that is about to hold."""
+    response = session.response
+    lifetime = session.limits.max_session_ms
+    return SessionView(
+        id=session.id,
+        dialect=session.dialect,
+        config=config or session.config,
+        capabilities=session.capabilities,
+        resumable=session.resumable,
+        expires_at=(session.opened_wall_us // 1_000_000 + lifetime // 1000) if lifetime else 0,
+        state=session.phase,
+        turn_state=session.turn.state,
+        epoch=session.turn.epoch,
+        turn=session.turn.turn,
+        active_request=response.request if response else None,
+        active_response=response.head.id if response else None,
+        active_response_turn=response.head.turn if response else None,
+        playback=cursor(latest(session)),
+    )
+
+
+def next_deadline(session: Session) -> int | None:
+    """Return the session time (µs) at which `Tick` is due, or None."""
+    if session.phase == "closing" and session.closing is not None:
+        return session.closing.deadline
+    if session.phase != "open":
+        return None
+    lease, limits = session.lease, session.limits
+    deadlines = [deadline for deadline in (lease.confirm_by, lease.expires_at) if deadline is not None]
+    if limits.idle_ttl_ms:
+        deadlines.append(lease.last_activity + limits.idle_ttl_ms * 1000)
+    if limits.max_session_ms:
+        deadlines.append(session.opened_at + limits.max_session_ms * 1000)
+    return min(deadlines, default=None)
+
+
+def outstanding(session: Session) -> list[str]:
+    """Return the requests that the stages have not yet forgotten."""
+    return list(session.requests)
+
+
+def prompt(session: Session) -> tuple[Item, ...]:
+    """Return the conversation as a model may know it: everything said, and of answers what was heard (I22)."""
+    items: list[Item] = []
+    for item_id in session.conversation.order:
+        entry = session.conversation.entries[item_id]
+        item = entry.item
+        if isinstance(item, Message) and item.role == "assistant":
+            heard = _as_heard(item, entry)
+            if heard is not None:
+                items.append(heard)
+        else:
+            items.append(item)
+    return tuple(items)
+
+
+def _as_heard(item: Message, entry: Entry) -> Message | None:
+    words = text_of(item) if entry.heard is None else entry.heard
+    if item.status == "in_progress" or not words:
+        return None
+    return Message(id=item.id, role="assistant", status=item.status, content=(TextPart(words),))
