@@ -1,0 +1,154 @@
+"""The voice cascade: a committed turn in, spoken words out, from four models that each can be replaced.
+
+Recogniser, language model and voice of one turn run beside each other: the language model's text is cut into
+clauses, and the voice speaks a clause while the next one is being written. All of it stops within one token or
+one piece of sound of an abort.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+
+from msgspec import Struct
+
+from antiphon.events.audio import AudioFormat
+from antiphon.events.commands import StageAccepted, StageFailed, StageReleased
+from antiphon.stages.asset_errors import AssetError
+from antiphon.stages.assets import resolve
+from antiphon.stages.base import (
+    Abort,
+    AnyMessage,
+    AnyReport,
+    Append,
+    Confirm,
+    Release,
+    Report,
+    StageUnavailable,
+    Submit,
+)
+from antiphon.stages.llm import ChatModel
+from antiphon.stages.piper import PiperVoice
+from antiphon.stages.turn import Models, Say, Turn
+from antiphon.stages.whisper import WhisperRecogniser
+
+WORKERS = 8
+"""Turns that are worked on at once; more wait. Each takes two threads, most of them waiting for a model."""
+
+DEFAULT_INSTRUCTIONS = (
+    "You are a friendly voice assistant. You speak English. Answer in one or two short sentences, "
+    "in plain spoken words without lists or markup."
+)
+
+
+class CascadeSettings(Struct, frozen=True, kw_only=True):
+    """Which models to use: a name of the manifest, a path or a place on a hub; None is the shipped default."""
+
+    asr: str | None = None
+    llm: str | None = None
+    tts: str | None = None
+    threads: int = 2
+    instructions: str = DEFAULT_INSTRUCTIONS
+
+
+class CascadeStage:
+    """Answers turns. `start` loads the models (a few seconds, once)."""
+
+    def __init__(self, settings: CascadeSettings | None = None) -> None:
+        self._settings = settings or CascadeSettings()
+        self._report: Report = _nowhere
+        self._lock = threading.Lock()
+        self._turns: dict[str, Turn] = {}
+        self._models: Models | None = None
+        self._speakers = ThreadPoolExecutor(WORKERS, thread_name_prefix="speaker")
+        self._writers = ThreadPoolExecutor(WORKERS, thread_name_prefix="writer")
+
+    @property
+    def input_format(self) -> AudioFormat:
+        """16 kHz mono, the recogniser's."""
+        return AudioFormat("pcm16", 16_000)
+
+    def start(self, report: Report) -> None:
+        """Find, check, load and warm the models.
+
+        Raises:
+            StageUnavailable: a model or a library is missing.
+        """
+        settings = self._settings
+        try:
+            recogniser = WhisperRecogniser(resolve("asr", settings.asr), threads=settings.threads)
+            chat = ChatModel(resolve("llm", settings.llm), threads=settings.threads)
+            voice = PiperVoice(resolve("tts", settings.tts))
+        except AssetError as error:
+            raise StageUnavailable(str(error)) from error
+        recogniser.warm_up()
+        chat.warm_up(settings.instructions)
+        voice.warm_up()
+        self.begin(Models(recogniser, chat, voice, settings.instructions), report)
+
+    def begin(self, models: Models, report: Report) -> None:
+        """Take turns with models that are loaded already."""
+        self._models, self._report = models, report
+
+    def handle(self, message: AnyMessage) -> None:
+        """Take one message; work goes on in the pool."""
+        match message:
+            case Submit():
+                self._submit(message)
+            case Abort(requests=requests) | Release(requests=requests):
+                for request in requests:
+                    self._forget(request)
+            case Confirm(request=request):
+                turn = self._turns.get(request)
+                if turn is not None:
+                    turn.confirm()
+            case Append():
+                pass  # a turn is complete when it is submitted
+
+    def close(self) -> None:
+        """Stop every turn and free the models."""
+        for request in list(self._turns):
+            self._forget(request)
+        self._speakers.shutdown(wait=True, cancel_futures=True)
+        self._writers.shutdown(wait=True, cancel_futures=True)
+        if self._models is not None:
+            self._models.voice.close()
+
+    def _submit(self, message: Submit) -> None:
+        if message.request in self._turns or self._models is None:
+            return
+        say = self._way_out(message.request)
+        turn = Turn(message, self._models, self._writers, say)
+        self._turns[message.request] = turn
+        say(StageAccepted(request=message.request), b"")
+        self._speakers.submit(turn.run).add_done_callback(partial(_report_fault, message.request, say))
+
+    def _way_out(self, request: str) -> Say:
+        """Return where a turn reports to; it closes for ever when the request is forgotten."""
+
+        def say(report: AnyReport, sound: bytes) -> None:
+            with self._lock:
+                if request in self._turns:
+                    self._report(report, sound)
+
+        return say
+
+    def _forget(self, request: str) -> None:
+        with self._lock:
+            turn = self._turns.pop(request, None)
+            self._report(StageReleased(request=request), b"")
+        if turn is not None:
+            turn.stop()
+
+
+def _report_fault(request: str, say: Say, done: Future[None]) -> None:
+    """Fail the request if its turn ended in an exception; nothing else would ever end it (K16)."""
+    fault = None if done.cancelled() else done.exception()
+    if fault is not None:
+        message = f"The voice pipeline failed: {type(fault).__name__}."
+        say(StageFailed(request=request, code="runtime_data_plane_stream_failed", message=message), b"")
+
+
+def _nowhere(_report: AnyReport, _sound: bytes) -> None:
+    """Nobody listens before `start`."""

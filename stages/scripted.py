@@ -1,0 +1,325 @@
+"""A stage that does what a test wrote down: deterministic, without a thread, moved by the clock it is given."""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, assert_never
+
+from msgspec import Struct
+
+from antiphon.events.audio import AudioFormat, TextMark
+from antiphon.events.commands import (
+    StageAccepted,
+    StageCost,
+    StageFailed,
+    StageFinished,
+    StageProduced,
+    StageReleased,
+    StageTranscribed,
+    Usage,
+)
+from antiphon.events.items import Message
+from antiphon.stages.base import Abort, AnyMessage, AnyReport, Append, Confirm, Release, Report, Submit
+
+INPUT = AudioFormat("pcm16", 16_000)
+
+
+class StageClock(Protocol):
+    """As much of a clock as a script needs; times in microseconds."""
+
+    def monotonic_us(self) -> int:
+        """Return the time now."""
+        ...
+
+    def call_at(self, us: int, callback: Callable[[], None]) -> object:
+        """Call back at a time."""
+        ...
+
+
+class Say(Struct, frozen=True):
+    """Produce words, and `ms` of sound that belongs to them. `marks` are given as they are."""
+
+    text: str = ""
+    ms: int = 0
+    marks: tuple[TextMark, ...] = ()
+
+
+class Transcribe(Struct, frozen=True):
+    """Report the words of the last user item."""
+
+    text: str
+    final: bool = True
+    error: str | None = None
+
+
+class Sleep(Struct, frozen=True):
+    """Wait for the clock."""
+
+    ms: int
+
+
+class Cue(Struct, frozen=True):
+    """Wait until the test gives this cue; a cue given before counts."""
+
+    name: str
+
+
+class Hear(Struct, frozen=True):
+    """Wait until this many bytes of appends have come for a resident request, since the last `Hear`."""
+
+    size: int
+
+
+class Finish(Struct, frozen=True):
+    """Report the end."""
+
+    usage: Usage = Usage()
+    costs: tuple[StageCost, ...] = ()
+
+
+class Fail(Struct, frozen=True):
+    """Report a failure."""
+
+    code: str = "engine_error"
+    message: str = "The script said so."
+
+
+class Crash(Struct, frozen=True):
+    """Raise out of `handle`; only as the first step, where the host is the caller."""
+
+
+class Hang(Struct, frozen=True):
+    """Never go on."""
+
+
+class Deaf(Struct, frozen=True):
+    """From here on answer neither `Abort` nor `Release`, until the test calls `let_go`."""
+
+
+class Late(Struct, frozen=True):
+    """After an abort, and before it is confirmed, still produce these words and this much sound."""
+
+    text: str = "late"
+    ms: int = 0
+
+
+class Repeat(Struct, frozen=True):
+    """Report the last thing again, as a stage that retries might."""
+
+
+Step = Say | Transcribe | Sleep | Cue | Hear | Finish | Fail | Crash | Hang | Deaf | Late | Repeat
+Script = Sequence[Step]
+
+ANSWER: Script = (Say("Hello.", 80), Finish())
+
+
+class Crashed(Exception):
+    """What `Crash` raises."""
+
+
+class _Run:
+    """One request on its way through its script."""
+
+    def __init__(self, submit: Submit, script: Script) -> None:
+        self.submit = submit
+        self.steps: deque[Step] = deque(script)
+        self.held = submit.hold
+        self.heard = 0
+        self.deaf = False
+        self.late: list[Late] = []
+        self.last: tuple[AnyReport, bytes] | None = None
+        self.sleeping = False
+
+
+class ScriptedStage:
+    """Plays `scripts[n]` for the n-th request (0, 1, …), else `default`.
+
+    `messages` is everything it was told, in order. `cue(name)` lets scripts go on; `crash` makes every later
+    message raise.
+    """
+
+    def __init__(
+        self,
+        clock: StageClock | None = None,
+        scripts: Mapping[int, Script] | None = None,
+        default: Script = ANSWER,
+        input_format: AudioFormat = INPUT,
+    ) -> None:
+        self.messages: list[AnyMessage] = []
+        self._clock = clock
+        self._scripts = dict(scripts or {})
+        self._default = default
+        self._input_format = input_format
+        self._report: Report | None = None
+        self._count = 0
+        self._runs: dict[str, _Run] = {}
+        self._cues: set[str] = set()
+        self._owed: list[str] = []
+        self._closed = False
+
+    @property
+    def input_format(self) -> AudioFormat:
+        """What it was told to say."""
+        return self._input_format
+
+    @property
+    def requests(self) -> list[str]:
+        """The requests that it was given, in order."""
+        return [message.request for message in self.messages if isinstance(message, Submit)]
+
+    @property
+    def live(self) -> list[str]:
+        """The requests that it has not forgotten."""
+        return list(self._runs)
+
+    def start(self, report: Report) -> None:
+        """Begin; there is nothing to load."""
+        self._report = report
+
+    def handle(self, message: AnyMessage) -> None:
+        """Take one message and play as far as the scripts allow."""
+        self.messages.append(message)
+        match message:
+            case Submit(request=request):
+                if request not in self._runs:
+                    self._submit(message)
+            case Append(request=request, data=data):
+                run = self._runs.get(request)
+                if run is not None:
+                    run.heard += len(data)
+                    self._play(request)
+            case Confirm(request=request):
+                run = self._runs.get(request)
+                if run is not None:
+                    run.held = False
+                    self._play(request)
+            case Abort(requests=requests) | Release(requests=requests):
+                for request in requests:
+                    self._leave(request)
+            case _:
+                assert_never(message)
+
+    def close(self) -> None:
+        """Stop everything."""
+        self._closed = True
+        self._runs.clear()
+
+    # -- for the test ----------------------------------------------------------------------------------------
+
+    def cue(self, name: str) -> None:
+        """Give a cue: scripts that wait for it go on, and later ones do not wait."""
+        self._cues.add(name)
+        for request in list(self._runs):
+            self._play(request)
+
+    def let_go(self) -> None:
+        """Confirm every abort and release that a `Deaf` script did not answer."""
+        owed, self._owed = self._owed, []
+        for request in owed:
+            self._runs.pop(request, None)
+            self._say(StageReleased(request=request))
+
+    # -- playing ---------------------------------------------------------------------------------------------
+
+    def _submit(self, submit: Submit) -> None:
+        script = self._scripts.get(self._count, self._default)
+        self._count += 1
+        if script and isinstance(script[0], Crash):
+            raise Crashed("as the script says")
+        self._runs[submit.request] = _Run(submit, script)
+        self._say(StageAccepted(request=submit.request))
+        self._play(submit.request)
+
+    def _leave(self, request: str) -> None:
+        run = self._runs.get(request)
+        if run is not None and run.deaf:
+            self._owed.append(request)
+            return
+        if run is not None:
+            for late in run.late:
+                self._produce(run, Say(late.text, late.ms))
+        self._runs.pop(request, None)
+        self._say(StageReleased(request=request))
+
+    def _play(self, request: str) -> None:
+        run = self._runs.get(request)
+        while run is not None and self._runs.get(request) is run and run.steps and not self._closed:
+            if run.held or run.sleeping or not self._step(run, run.steps[0]):
+                return
+
+    def _step(self, run: _Run, step: Step) -> bool:
+        """Carry out one step; False if it must wait."""
+        match step:
+            case Cue(name=name) if name not in self._cues:
+                return False
+            case Hear(size=size) if run.heard < size:
+                return False
+            case Hang():
+                return False
+            case _:
+                run.steps.popleft()
+        match step:
+            case Say():
+                self._produce(run, step)
+            case Hear(size=size):
+                run.heard -= size
+            case Sleep(ms=ms):
+                self._sleep(run, ms)
+            case Late():
+                run.late.append(step)
+            case Deaf():
+                run.deaf = True
+            case Repeat():
+                if run.last is not None:
+                    self._say(*run.last)
+            case Transcribe() | Finish() | Fail():
+                self._tell(run, _report(run.submit, step))
+            case Cue() | Crash() | Hang():
+                pass
+            case _:
+                assert_never(step)
+        return True
+
+    def _sleep(self, run: _Run, ms: int) -> None:
+        if self._clock is None:
+            raise ValueError("a script that sleeps needs a clock")
+        run.sleeping = True
+
+        def wake() -> None:
+            run.sleeping = False
+            self._play(run.submit.request)
+
+        self._clock.call_at(self._clock.monotonic_us() + ms * 1000, wake)
+
+    def _produce(self, run: _Run, say: Say) -> None:
+        payload = run.submit.payload
+        size = payload.format.bytes_for(say.ms) if payload.speaks else 0
+        report = StageProduced(request=run.submit.request, text=say.text, size=size, marks=say.marks)
+        self._tell(run, report, tone(size, payload.format))
+
+    def _tell(self, run: _Run, report: AnyReport, sound: bytes = b"") -> None:
+        run.last = (report, sound)
+        self._say(report, sound)
+
+    def _say(self, report: AnyReport, sound: bytes = b"") -> None:
+        if self._report is not None and not self._closed:
+            self._report(report, sound)
+
+
+def _report(submit: Submit, step: Transcribe | Finish | Fail) -> AnyReport:
+    match step:
+        case Transcribe(text=text, final=final, error=error):
+            users = [item for item in submit.payload.items if isinstance(item, Message) and item.role == "user"]
+            item_id = users[-1].id if users else ""
+            return StageTranscribed(request=submit.request, item_id=item_id, text=text, final=final, error=error)
+        case Finish(usage=usage, costs=costs):
+            return StageFinished(request=submit.request, usage=usage, costs=costs)
+        case Fail(code=code, message=message):
+            return StageFailed(request=submit.request, code=code, message=message)
+        case _:
+            assert_never(step)
+
+
+def tone(size: int, sound: AudioFormat) -> bytes:
+    """Return `size` bytes of a sound that is not silence: a saw of 64 samples in every format's own bytes."""
+    period = bytes((index * 4) & 0xFF for index in range(64 * sound.width))
+    return (period * (size // len(period) + 1))[:size]

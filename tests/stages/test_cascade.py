@@ -1,0 +1,210 @@
+"""The cascade stage: its grammar of reports, its hand-over by clauses, and how it stops."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, cast
+
+import pytest
+
+from antiphon.events.audio import AudioFormat, SampleRef
+from antiphon.events.commands import (
+    StageAccepted,
+    StageFailed,
+    StageFinished,
+    StageProduced,
+    StageReleased,
+    StageTranscribed,
+)
+from antiphon.events.effects import TurnInput
+from antiphon.events.items import AudioPart, Item, Message, TextPart
+from antiphon.stages.base import Abort, Confirm, Release, StageUnavailable, Submit
+from antiphon.stages.cascade import CascadeSettings, CascadeStage
+from antiphon.stages.turn import Models
+
+from .fakes import FakeChat, FakeRecogniser, FakeVoice, Listener
+
+PCM = AudioFormat("pcm16", 24_000)
+SPEECH = SampleRef("in", 0, 32_000)
+
+
+def spoken(item_id: str = "item_u", transcript: str | None = None) -> Message:
+    return Message(id=item_id, role="user", content=(AudioPart(transcript, SPEECH, 16_000, 1000),))
+
+
+def submit(*items: Item, speaks: bool = True, target: AudioFormat = PCM, hold: bool = False) -> Submit:
+    payload = TurnInput(
+        session="s",
+        response_id="resp_1",
+        items=items or (spoken(),),
+        instructions="",
+        speaks=speaks,
+        format=target,
+        voice="default",
+    )
+    return Submit(request="r1", payload=payload, sound=((SPEECH, b"\0" * SPEECH.size),), hold=hold)
+
+
+class Bench:
+    """A started cascade over fakes."""
+
+    def __init__(self, chat: FakeChat | None = None, recogniser: FakeRecogniser | None = None) -> None:
+        self.chat, self.recogniser, self.voice = chat or FakeChat(), recogniser or FakeRecogniser(), FakeVoice()
+        self.listener = Listener()
+        self.stage = CascadeStage()
+        models = cast("Any", (self.recogniser, self.chat, self.voice))
+        self.stage.begin(Models(*models, "Be brief."), self.listener)
+
+    def run(self, message: Submit) -> Listener:
+        self.stage.handle(message)
+        self.listener.until(StageFinished, StageFailed)
+        return self.listener
+
+
+@pytest.fixture
+def bench() -> Any:
+    made: list[Bench] = []
+
+    def make(**fakes: Any) -> Bench:
+        made.append(Bench(**fakes))
+        return made[-1]
+
+    yield make
+    for one in made:
+        if one.chat.gate is not None:
+            one.chat.gate.set()
+        one.stage.close()
+
+
+def test_a_spoken_turn_is_recognised_written_and_spoken_in_order(bench: Any) -> None:
+    one = bench()
+    reports = [report for report, _ in one.run(submit()).reports]
+    kinds = [type(report) for report in reports]
+    assert kinds[:2] == [StageAccepted, StageTranscribed]
+    assert kinds[-1] is StageFinished
+    assert set(kinds[2:-1]) == {StageProduced}
+    text = "".join(report.text for report in reports if isinstance(report, StageProduced))
+    assert text == "Paris is the capital, and it is lovely. Come and see it."
+    assert one.voice.spoken == ["Paris is the capital, ", "and it is lovely. ", "Come and see it."]
+
+
+def test_sound_is_resampled_to_the_frozen_format_without_losing_a_millisecond(bench: Any) -> None:
+    for target in (
+        PCM,
+        AudioFormat("pcm16", 16_000),
+        AudioFormat("g711_ulaw", 8_000),
+        AudioFormat("g711_alaw", 8_000),
+    ):
+        listener = bench().run(submit(target=target))
+        total = sum(len(sound) for _, sound in listener.reports)
+        declared = sum(report.size for report in listener.of(StageProduced))
+        assert total == declared
+        assert abs(target.ms(total) - 12 * 100) <= 1
+
+
+def test_marks_are_on_the_responses_clock_and_may_lie_ahead(bench: Any) -> None:
+    listener = bench().run(submit())
+    marks = [mark for report in listener.of(StageProduced) for mark in report.marks]
+    assert [(mark.chars, mark.ms) for mark in marks] == [
+        (0, 0),
+        (22, 400),
+        (22, 400),
+        (40, 800),
+        (40, 800),
+        (56, 1200),
+    ]
+
+
+def test_a_text_answer_is_shown_token_by_token(bench: Any) -> None:
+    one = bench()
+    listener = one.run(submit(Message(id="u", role="user", content=(TextPart("Hello"),)), speaks=False))
+    assert [report.text for report in listener.of(StageProduced)] == list(one.chat.pieces)
+    assert one.voice.spoken == []
+    assert not any(sound for _, sound in listener.reports)
+
+
+def test_the_model_is_asked_with_instructions_history_and_words(bench: Any) -> None:
+    one = bench()
+    history = (
+        Message(id="a", role="user", content=(AudioPart("Hi.", SPEECH, 16_000, 1000),)),
+        Message(id="b", role="assistant", content=(TextPart("Hello!"),)),
+        spoken("c"),
+    )
+    one.run(submit(*history))
+    asked = [(message.role, message.content) for message in one.chat.asked[0]]
+    assert asked == [
+        ("system", "Be brief."),
+        ("user", "Hi."),
+        ("assistant", "Hello!"),
+        ("user", "what is the capital of france"),
+    ]
+    assert len(one.recogniser.heard) == 1, "known words are not recognised again"
+
+
+def test_noise_without_words_is_answered_by_nothing(bench: Any) -> None:
+    one = bench(recogniser=FakeRecogniser(words=""))
+    listener = one.run(submit())
+    assert listener.of(StageProduced) == []
+    assert one.chat.asked == []
+    assert isinstance(listener.until(StageFinished), StageFinished)
+
+
+def test_costs_and_tokens_are_measured_where_they_happen(bench: Any) -> None:
+    finished = bench().run(submit()).until(StageFinished)
+    assert isinstance(finished, StageFinished)
+    assert {cost.stage for cost in finished.costs} == {"asr", "llm", "tts"}
+    assert (finished.usage.input_text, finished.usage.output_text) == (7, 3)
+
+
+def test_an_aborted_turn_says_nothing_after_its_release(bench: Any) -> None:
+    gate = threading.Event()
+    one = bench(chat=FakeChat(gate=gate))
+    one.stage.handle(submit())
+    one.listener.until(StageTranscribed)
+    one.stage.handle(Abort(requests=("r1",)))
+    gate.set()
+    one.stage.close()
+    reports = [report for report, _ in one.listener.reports]
+    assert isinstance(reports[-1], StageReleased)
+    assert [type(report) for report in reports].count(StageReleased) == 1
+
+
+def test_unknown_requests_are_released_too(bench: Any) -> None:
+    one = bench()
+    one.stage.handle(Release(requests=("never", "seen")))
+    assert one.listener.of(StageReleased) == [StageReleased(request="never"), StageReleased(request="seen")]
+
+
+def test_submitting_twice_does_the_work_once(bench: Any) -> None:
+    one = bench()
+    one.stage.handle(submit())
+    one.stage.handle(submit())
+    one.listener.until(StageFinished)
+    assert len(one.chat.asked) == 1
+    assert len(one.listener.of(StageAccepted)) == 1
+
+
+def test_a_fault_of_a_model_fails_the_request_by_name_k16(bench: Any) -> None:
+    listener = bench(chat=FakeChat(fault=RuntimeError("boom"))).run(submit())
+    failed = listener.until(StageFailed)
+    assert isinstance(failed, StageFailed)
+    assert failed.code == "runtime_data_plane_stream_failed"
+    assert "boom" not in failed.message, "details of a fault stay inside"
+
+
+def test_a_held_turn_speaks_when_it_is_confirmed_and_loses_nothing(bench: Any) -> None:
+    one = bench()
+    one.stage.handle(submit(hold=True))
+    one.listener.until(StageAccepted)
+    assert one.listener.of(StageProduced, StageTranscribed, StageFinished) == []
+    one.stage.handle(Confirm(request="r1"))
+    one.listener.until(StageFinished)
+    text = "".join(report.text for report in one.listener.of(StageProduced))
+    assert text == "".join(one.chat.pieces)
+
+
+def test_a_missing_model_says_what_is_missing_and_how_to_get_it(tmp_path: Any) -> None:
+    stage = CascadeStage(CascadeSettings(asr=str(tmp_path / "nowhere")))
+    with pytest.raises(StageUnavailable, match="nowhere"):
+        stage.start(Listener())
+    stage.close()
