@@ -1,0 +1,239 @@
+"""A reader of one session's log: a position, and nothing that grows when it is slow."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Literal, Protocol, Self
+
+import anyio.lowlevel
+
+from antiphon.events.audio import SampleRef
+from antiphon.events.events import AttachmentWithdrawn, SessionClosed, SessionDetached, SessionResumed
+from antiphon.events.log import EventLog, LogError, Samples, Transaction
+
+from .clock import Clock
+from .errors import Refused
+from .published import Published, deltas, published
+
+End = Literal["closed", "replaced", "detached", "withdrawn", "slow_consumer", "done"]
+
+SLOW_BYTES = 16 * 1024 * 1024
+SLOW_US = 30_000_000
+YIELD_EVERY = 32
+"""Entries handed out in one go before others get their turn (about 2 ms of encoding and sending)."""
+
+BATCH = 64
+SPAN_BYTES = 4 * 1024 * 1024
+
+
+class Source(Protocol):
+    """What a cursor reads: a feed."""
+
+    session: str
+    log: EventLog
+    samples: Samples
+    clock: Clock
+    durable: int
+    total: int
+    epoch: int
+    closed: bool
+    failure: Refused | None
+
+    def tail(self, seq: int) -> Published | None: ...
+    def join(self, cursor: "Cursor") -> None: ...
+    def leave(self, cursor: "Cursor") -> None: ...
+
+
+class Cursor:
+    """An asynchronous iterator over the durable transactions behind `after`, oldest first, without gaps.
+
+    With `attachment` and `generation` it belongs to a connection and ends behind the transaction that takes
+    the session from it. With `until` it ends behind that sequence. It always ends behind `SessionClosed`, and
+    `end` then says why. It is a context manager; leaving it forgets it.
+    """
+
+    def __init__(
+        self,
+        feed: Source,
+        after: int,
+        *,
+        until: int | None = None,
+        attachment: int | None = None,
+        generation: int | None = None,
+        on_slow: Callable[[], None] | None = None,
+    ) -> None:
+        self.position = after
+        self.end: End | None = None
+        self._feed = feed
+        self._until = until
+        self._attachment = attachment
+        self._generation = generation
+        self._on_slow = on_slow
+        self._waiter: asyncio.Future[None] | None = None
+        self._fetched: deque[Published] = deque()
+        self._handed = 0
+        self._seen = feed.total
+        self._at_head_us: int | None = None
+        feed.join(self)
+
+    @property
+    def epoch(self) -> int:
+        """The latest durable epoch: audio of an older one need not be sent any more (DESIGN 5.11)."""
+        return self._feed.epoch
+
+    @property
+    def lag_bytes(self) -> int:
+        """Bytes that became durable after this cursor began, and that it has not taken."""
+        return self._feed.total - self._seen
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Published:
+        """Return the next transaction; wait for it if necessary.
+
+        Raises:
+            StopAsyncIteration: nothing more will come; see `end`.
+            Refused: `storage_unavailable`: the session's runner was dropped, or the store cannot be read.
+        """
+        while True:
+            entry = self.next_nowait()
+            if entry is not None:
+                return entry
+            if self.end is not None:
+                self.close()
+                raise StopAsyncIteration
+            if self._handed >= YIELD_EVERY:
+                self._handed = 0
+                await anyio.lowlevel.checkpoint()
+            elif self.position < self._feed.durable:
+                await self._fetch()
+            else:
+                await self._wait()
+
+    def next_nowait(self) -> Published | None:
+        """Return the next transaction if it is in memory and it is this reader's turn, else None."""
+        if self.end is not None or self._handed >= YIELD_EVERY:
+            return None
+        if self._until is not None and self.position >= self._until:
+            self.end = "done"
+            return None
+        entry = self._fetched.popleft() if self._fetched else self._feed.tail(self.position + 1)
+        if entry is None:
+            return None
+        self.position = entry.transaction.seq
+        self._handed += 1
+        if entry.end > self._seen:
+            self._seen = entry.end
+        if entry.turning:
+            self.end = self._turned(entry)
+        return entry
+
+    def close(self) -> None:
+        """Stop being counted as a reader. May be called again."""
+        self._feed.leave(self)
+        self.wake()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- called by the feed ----------------------------------------------------------------------------------
+
+    def notify(self) -> None:
+        """Something became durable: wake the reader, and see whether it is too far behind."""
+        if self._waiter is not None:
+            self.wake()
+        elif self._on_slow is not None and self._slow():
+            on_slow, self._on_slow = self._on_slow, None
+            self.end = "slow_consumer"
+            on_slow()
+
+    def wake(self) -> None:
+        """Let a waiting reader look again."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def _slow(self) -> bool:
+        if self._feed.total - self._seen > SLOW_BYTES:
+            return True
+        # A reader that still catches up with the past is slow only by what came meanwhile.
+        since = self._at_head_us
+        return since is not None and self._feed.clock.monotonic_us() - since > SLOW_US
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    async def _wait(self) -> None:
+        feed = self._feed
+        if feed.failure is not None:
+            self.close()
+            raise feed.failure
+        if feed.closed:
+            self.end = "closed"
+            return
+        self._handed = 0
+        self._seen = feed.total
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            self._at_head_us = feed.clock.monotonic_us()
+
+    async def _fetch(self) -> None:
+        """Read a batch that is no longer in memory, with its sound."""
+        feed = self._feed
+        last = feed.durable if self._until is None else min(feed.durable, self._until)
+        try:
+            batch = await feed.log.read(feed.session, self.position, min(BATCH, last - self.position))
+            batch = [transaction for transaction in batch if transaction.seq <= last]
+            sound = await _sound(feed.samples, feed.session, batch)
+        except LogError as error:
+            self.close()
+            raise Refused("storage_unavailable", "The session's log cannot be read now.") from error
+        for transaction in batch:
+            mine = {ref: sound[ref] for ref in deltas(transaction)}
+            self._fetched.append(published(transaction, mine))
+        if not batch:
+            raise Refused("storage_unavailable", "A part of the session's log is missing.")
+
+    def _turned(self, entry: Published) -> End | None:
+        for event in entry.transaction.events:
+            match event:
+                case SessionClosed():
+                    return "closed"
+                case SessionResumed(attachment=attachment) if attachment > (self._attachment or attachment):
+                    return "replaced"
+                case SessionDetached(generation=generation) if generation == self._generation:
+                    return "detached"
+                case AttachmentWithdrawn(attachment=attachment) if attachment == self._attachment:
+                    return "withdrawn"
+                case _:
+                    pass
+        return None
+
+
+async def _sound(samples: Samples, session: str, batch: list[Transaction]) -> dict[SampleRef, bytes]:
+    """Read the sound of a batch, neighbouring pieces in one go."""
+    found: dict[SampleRef, bytes] = {}
+    span: list[SampleRef] = []
+    for ref in [ref for transaction in batch for ref in deltas(transaction)]:
+        if span and (ref.start != span[-1].end or ref.end - span[0].start > SPAN_BYTES):
+            found.update(await _read_span(samples, session, span))
+            span = []
+        span.append(ref)
+    if span:
+        found.update(await _read_span(samples, session, span))
+    return found
+
+
+async def _read_span(samples: Samples, session: str, span: list[SampleRef]) -> dict[SampleRef, bytes]:
+    start = span[0].start
+    data = await samples.read(session, SampleRef(span[0].stream, start, span[-1].end - start))
+    return {ref: data[ref.start - start : ref.end - start] for ref in span}

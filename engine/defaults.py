@@ -1,0 +1,62 @@
+"""Defaults of a new session, by dialect (WIRE 0.3): pure functions of settings and capabilities."""
+
+from antiphon.events.audio import AudioFormat
+from antiphon.events.config import Capabilities, Dialect, Limits, SessionConfig
+
+from .settings import HubSettings
+
+GA_RATE = 24_000
+DUPLEX_RATE = 16_000
+GA_MIN_COMMIT_MS = 100
+IDLE_TIMEOUT_S = 300.0
+
+
+def session_prefix(dialect: Dialect) -> str:
+    """Return what the ids of this dialect's sessions start with."""
+    return "duplex-" if dialect == "duplex" else "sess_"
+
+
+def resumable(dialect: Dialect, capabilities: Capabilities) -> bool:
+    """Return whether a session outlives its connection."""
+    return dialect == "duplex" and capabilities.supports_session_resume
+
+
+def default_config(
+    dialect: Dialect, settings: HubSettings, capabilities: Capabilities, *, model: str, voice: str
+) -> SessionConfig:
+    """Return the configuration of a session whose client said nothing."""
+    if dialect == "duplex":
+        return SessionConfig(
+            model=model,
+            instructions=settings.instructions,
+            input_format=AudioFormat("pcm16", DUPLEX_RATE),
+            output_format=AudioFormat("pcm16", capabilities.output_rate),
+            voice=voice,
+            idle_timeout_s=IDLE_TIMEOUT_S,
+            playback_policy="ack_only",
+        )
+    return SessionConfig(
+        model=model,
+        instructions=settings.instructions,
+        input_format=AudioFormat("pcm16", GA_RATE),
+        output_format=AudioFormat("pcm16", GA_RATE),
+        voice=voice,
+        turn_detection=settings.turn_detection,
+        overlap_policy="barge_in_on_speech" if settings.turn_detection.interrupt_response else "listen_only",
+        playback_policy="commit_all_on_done",
+    )
+
+
+def default_limits(dialect: Dialect, settings: HubSettings) -> Limits:
+    """Return the bounds that are frozen into the session's log."""
+    duplex = dialect == "duplex"
+    return Limits(
+        grace_ms=settings.grace_ms,
+        idle_ttl_ms=settings.idle_ttl_ms if duplex else 0,
+        activation_ms=settings.activation_ms,
+        max_session_ms=0 if duplex else settings.max_session_ms,
+        input_bytes=settings.input_bytes,
+        pending_commits=settings.pending_commits,
+        min_commit_ms=0 if duplex else GA_MIN_COMMIT_MS,
+        items=settings.items,
+    )

@@ -1,0 +1,139 @@
+"""A session's desk at the stages: turns effects into messages, with the sound they speak of."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import assert_never
+
+from anyio.abc import TaskGroup
+
+from antiphon.events.audio import SampleRef
+from antiphon.events.commands import AnyCommand, StageFailed
+from antiphon.events.effects import (
+    AbortRequests,
+    AnyEffect,
+    ConfirmRequest,
+    FeedStage,
+    ReleaseRequests,
+    SubmitToStage,
+)
+from antiphon.events.items import AudioPart, Message
+from antiphon.events.log import LogError, Samples
+
+from .host import PipelineHost, Sound
+from .window import SoundWindow
+
+
+def wanted(effect: SubmitToStage) -> list[SampleRef]:
+    """Return the sound that a turn needs: that of every audio part which nobody has transcribed."""
+    return [
+        part.ref
+        for item in effect.payload.items
+        if isinstance(item, Message)
+        for part in item.content
+        if isinstance(part, AudioPart) and part.ref is not None and part.transcript is None
+    ]
+
+
+class Desk:
+    """Executes one session's effects in the order they were decided (K23).
+
+    Sound comes from memory. When it is older than the window (after a restart), it is read from the store in
+    a task of `tasks`, and later effects of the session wait behind it.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        host: PipelineHost,
+        samples: Samples,
+        window: SoundWindow,
+        tasks: TaskGroup,
+        post: Callable[[AnyCommand], object],
+    ) -> None:
+        self._session = session
+        self._host = host
+        self._samples = samples
+        self._window = window
+        self._tasks = tasks
+        self._post = post
+        self._waiting: deque[AnyEffect] = deque()
+        self._closed = False
+
+    def execute(self, effects: list[AnyEffect]) -> None:
+        """Carry the effects out, now if possible."""
+        for effect in effects:
+            if self._waiting:
+                self._waiting.append(effect)
+            elif not self._at_once(effect):
+                self._waiting.append(effect)
+                self._tasks.start_soon(self._catch_up)
+
+    def abandon(self, requests: list[str]) -> None:
+        """Abort these requests and do nothing that was still waiting."""
+        self._closed = True
+        self._waiting.clear()
+        if requests:
+            self._host.abort(AbortRequests(requests=tuple(requests)))
+
+    def _at_once(self, effect: AnyEffect) -> bool:
+        """Carry one effect out; False if its sound is not in memory."""
+        match effect:
+            case SubmitToStage():
+                return self._submit(effect)
+            case FeedStage():
+                data = self._window.get(effect.ref)
+                if data is None:
+                    return False
+                self._host.feed(effect, data)
+            case ConfirmRequest():
+                self._host.confirm(effect)
+            case AbortRequests():
+                self._host.abort(effect)
+            case ReleaseRequests():
+                self._host.release(effect)
+            case _:
+                assert_never(effect)
+        return True
+
+    def _submit(self, effect: SubmitToStage) -> bool:
+        sound: list[tuple[SampleRef, bytes]] = []
+        for ref in wanted(effect):
+            data = self._window.get(ref)
+            if data is None:
+                return False
+            sound.append((ref, data))
+        self._host.submit(effect, tuple(sound))
+        return True
+
+    async def _catch_up(self) -> None:
+        """Carry out what waits, reading from the store what memory no longer has."""
+        while self._waiting and not self._closed:
+            effect = self._waiting[0]
+            if not self._at_once(effect):
+                await self._from_store(effect)
+            if self._waiting:
+                self._waiting.popleft()
+
+    async def _from_store(self, effect: AnyEffect) -> None:
+        refs = (
+            wanted(effect)
+            if isinstance(effect, SubmitToStage)
+            else [effect.ref]
+            if isinstance(effect, FeedStage)
+            else []
+        )
+        try:
+            sound: Sound = tuple([(ref, await self._read(ref)) for ref in refs])
+        except LogError as error:
+            request = effect.request if isinstance(effect, SubmitToStage | FeedStage) else ""
+            self._post(StageFailed(request=request, code="storage_unavailable", message=str(error)))
+            return
+        if self._closed:
+            return
+        if isinstance(effect, SubmitToStage):
+            self._host.submit(effect, sound)
+        elif isinstance(effect, FeedStage):
+            self._host.feed(effect, sound[0][1])
+
+    async def _read(self, ref: SampleRef) -> bytes:
+        return self._window.get(ref) or await self._samples.read(self._session, ref)

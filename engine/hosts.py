@@ -1,0 +1,265 @@
+"""Where a stage may live: on the event loop (cheap ones), in a thread, or in a process of its own."""
+
+import asyncio
+import os
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import assert_never
+
+import anyio
+import structlog
+
+from antiphon.events.commands import StageFailed, StageReleased
+from antiphon.events.effects import (
+    AbortRequests,
+    ConfirmRequest,
+    FeedStage,
+    ReleaseRequests,
+    SubmitToStage,
+)
+from antiphon.stages.base import (
+    Abort,
+    AnyMessage,
+    AnyReport,
+    Append,
+    Confirm,
+    Release,
+    Scorer,
+    Stage,
+    StageUnavailable,
+    Submit,
+)
+
+from .host import OnReport, Sound
+
+_log = structlog.get_logger()
+
+THREAD_NICENESS = 10
+"""Stage threads give way to the event loop (DESIGN 6); a real-time class would need privileges."""
+
+
+def failed(message: AnyMessage, error: Exception) -> list[AnyReport]:
+    """Return what a stage that raised on `message` must be taken to have said (K16, K19)."""
+    match message:
+        case Submit(request=request) | Append(request=request) | Confirm(request=request):
+            text = f"The stage failed: {type(error).__name__}."
+            return [StageFailed(request=request, code="runtime_data_plane_stream_failed", message=text)]
+        case Abort(requests=requests) | Release(requests=requests):
+            return [StageReleased(request=request) for request in requests]
+        case _:
+            assert_never(message)
+
+
+def deliver(stage: Stage, message: AnyMessage, report: OnReport) -> None:
+    """Hand one message to a stage; an exception fails its request and nothing else."""
+    try:
+        stage.handle(message)
+    except Exception as error:
+        _log.exception("stage failed", message=type(message).__name__)
+        for said in failed(message, error):
+            report(said, b"")
+
+
+def scored(scorer: Scorer, streams: list[object], frames: list[bytes]) -> list[float] | None:
+    """Score frames; None if the scorer raised, which costs these frames their scores and nothing else."""
+    try:
+        return scorer.score(streams, frames)
+    except Exception:
+        _log.exception("scorer failed", frames=len(frames))
+        return None
+
+
+class Mailbox:
+    """Reports on their way to the event loop: any thread puts them in, one wake-up takes all of them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_report: OnReport) -> None:
+        self._loop = loop
+        self._on_report = on_report
+        self._reports: deque[tuple[AnyReport, bytes]] = deque()
+        self._lock = threading.Lock()
+        self._scheduled = False
+        self._closed = False
+
+    def put(self, report: AnyReport, sound: bytes) -> None:
+        """Take a report from any thread."""
+        with self._lock:
+            self._reports.append((report, sound))
+            if self._scheduled or self._closed:
+                return
+            self._scheduled = True
+        self._loop.call_soon_threadsafe(self._drain)
+
+    def close(self) -> None:
+        """Deliver nothing from here on."""
+        with self._lock:
+            self._closed = True
+            self._reports.clear()
+
+    def _drain(self) -> None:
+        with self._lock:
+            reports, self._reports = self._reports, deque()
+            self._scheduled = False
+        for report, sound in reports:
+            self._on_report(report, sound)
+
+
+class BaseHost:
+    """What the hosts share: effects become messages, and being ready is an event."""
+
+    def __init__(self) -> None:
+        self.unavailable: str | None = None
+        self._ready = False
+        self._known = anyio.Event()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the stage is loaded and takes work now."""
+        return self._ready
+
+    async def wait_ready(self) -> None:
+        """Wait until the stage is loaded, or cannot be."""
+        await self._known.wait()
+
+    def send(self, message: AnyMessage) -> None:
+        """Carry a message to the stage."""
+        raise NotImplementedError
+
+    def submit(self, effect: SubmitToStage, sound: Sound) -> None:
+        """Begin a request."""
+        self.send(Submit(request=effect.request, payload=effect.payload, sound=sound, hold=effect.hold))
+
+    def feed(self, effect: FeedStage, data: bytes) -> None:
+        """Give a resident request more input."""
+        self.send(Append(request=effect.request, seq=effect.seq, data=data))
+
+    def confirm(self, effect: ConfirmRequest) -> None:
+        """Let the outputs of a held request flow."""
+        self.send(Confirm(request=effect.request))
+
+    def abort(self, effect: AbortRequests) -> None:
+        """Stop requests."""
+        self.send(Abort(requests=effect.requests))
+
+    def release(self, effect: ReleaseRequests) -> None:
+        """Forget requests."""
+        self.send(Release(requests=effect.requests))
+
+    def _loaded(self) -> None:
+        self._ready = True
+        self._known.set()
+
+    def _cannot_load(self, reason: str) -> None:
+        self._ready = False
+        self.unavailable = reason
+        self._known.set()
+
+
+class InlineHost(BaseHost):
+    """Runs a cheap stage on the event loop: no thread, no hop. A stage's own threads may report too."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__()
+        self._stage = stage
+        self._on_report: OnReport | None = None
+        self._mailbox: Mailbox | None = None
+        self._loop_thread = 0
+
+    async def start(self, on_report: OnReport) -> None:
+        """Load the stage here and now."""
+        self._on_report = on_report
+        self._mailbox = Mailbox(asyncio.get_running_loop(), on_report)
+        self._loop_thread = threading.get_ident()
+        try:
+            self._stage.start(self._report)
+        except StageUnavailable as error:
+            self._cannot_load(str(error))
+        else:
+            self._loaded()
+
+    def send(self, message: AnyMessage) -> None:
+        """Let the stage handle the message now; its reports only fill inboxes."""
+        if self._ready:
+            deliver(self._stage, message, self._report)
+        else:
+            for said in failed(message, StageUnavailable(self.unavailable or "not started")):
+                self._report(said, b"")
+
+    def _report(self, report: AnyReport, sound: bytes) -> None:
+        if self._on_report is None or self._mailbox is None:
+            return
+        if threading.get_ident() == self._loop_thread:
+            self._on_report(report, sound)
+        else:
+            self._mailbox.put(report, sound)
+
+    async def aclose(self) -> None:
+        """Close the stage."""
+        if self._mailbox is not None:
+            self._mailbox.close()
+            self._mailbox, self._on_report, self._ready = None, None, False
+            self._stage.close()
+
+
+class ThreadHost(BaseHost):
+    """Runs a stage's `handle` in one thread of lower priority."""
+
+    def __init__(self, stage: Stage, name: str = "stage") -> None:
+        super().__init__()
+        self._stage = stage
+        self._name = name
+        self._messages: queue.SimpleQueue[AnyMessage | None] = queue.SimpleQueue()
+        self._mailbox: Mailbox | None = None
+        self._thread: threading.Thread | None = None
+
+    async def start(self, on_report: OnReport) -> None:
+        """Start the thread, which loads the stage."""
+        loop = asyncio.get_running_loop()
+        mailbox = self._mailbox = Mailbox(loop, on_report)
+        self._thread = threading.Thread(target=self._run, args=(loop, mailbox), name=self._name, daemon=True)
+        self._thread.start()
+
+    def send(self, message: AnyMessage) -> None:
+        """Queue the message; while the stage still loads it waits."""
+        if self.unavailable is None:
+            self._messages.put(message)
+        elif self._mailbox is not None:
+            for said in failed(message, StageUnavailable(self.unavailable)):
+                self._mailbox.put(said, b"")
+
+    def _run(self, loop: asyncio.AbstractEventLoop, mailbox: Mailbox) -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), THREAD_NICENESS)
+        try:
+            self._stage.start(mailbox.put)
+        except StageUnavailable as error:
+            self._tell(loop, self._refuse_all, str(error))
+        else:
+            self._tell(loop, self._loaded)
+            while (message := self._messages.get()) is not None:
+                deliver(self._stage, message, mailbox.put)
+        self._stage.close()
+
+    def _refuse_all(self, reason: str) -> None:
+        self._cannot_load(reason)
+        while not self._messages.empty():
+            message = self._messages.get_nowait()
+            if message is not None:
+                self.send(message)
+
+    @staticmethod
+    def _tell(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: str) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(call, *args)
+
+    async def aclose(self) -> None:
+        """Let the thread finish its message, close the stage and end."""
+        if self._mailbox is not None:
+            self._mailbox.close()
+            self._mailbox = None
+        self._ready = False
+        if self._thread is not None:
+            thread, self._thread = self._thread, None
+            self._messages.put(None)
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(thread.join)

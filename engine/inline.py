@@ -1,0 +1,259 @@
+"""The in-process client: a session in one's own program, with the methods of the socket client."""
+
+from collections import deque
+from collections.abc import AsyncIterator
+from secrets import token_hex
+from types import TracebackType
+from typing import Self
+
+import anyio
+from msgspec import Struct
+
+from antiphon.events.audio import AudioFormat
+from antiphon.events.commands import (
+    AckPlayback,
+    BargeIn,
+    CancelResponse,
+    ClearInput,
+    CloseSession,
+    CommitInput,
+    CreateItem,
+    CreateResponse,
+    Heartbeat,
+    ResponseOptions,
+    TruncateItem,
+    UpdateSession,
+)
+from antiphon.events.config import ConfigPatch, Dialect
+from antiphon.events.events import AudioDelta, PublicEvent
+from antiphon.events.items import Item, Message, TextPart
+
+from .attachment import Attachment
+from .cursor import Cursor
+from .hub import Hub
+from .ingress import AppendRequest
+from .opening import Opening, Resumption
+from .published import Published
+
+
+class Heard(Struct, frozen=True):
+    """A public event, and the sound of an `AudioDelta` (empty otherwise)."""
+
+    event: PublicEvent
+    sound: bytes = b""
+
+
+class NotConnected(Exception):
+    """The client has no connection to its session now."""
+
+
+class InlineClient:
+    """Opens a session when it is entered and closes it when it is left.
+
+    `events` is what a socket client would read. `drop` and `resume` do what a lost and a new connection do.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        *,
+        dialect: Dialect = "duplex",
+        patch: ConfigPatch | None = None,
+        model: str | None = None,
+        close_s: float = 5.0,
+    ) -> None:
+        self._hub = hub
+        self._opening = Opening(
+            dialect=dialect, control_id=token_hex(16), model=model, patch=patch or ConfigPatch()
+        )
+        self._attachment: Attachment | None = None
+        self._cursor: Cursor | None = None
+        self._ready: deque[Heard] = deque()
+        self._close_s = close_s
+        self._session = ""
+        self._token: str | None = None
+        self.last_number = 0
+        """The last numbered event that `events` gave."""
+
+    async def __aenter__(self) -> Self:
+        self._take(await self._hub.open(self._opening))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with anyio.move_on_after(self._close_s, shield=True):
+            await self.close()
+
+    @property
+    def session(self) -> str:
+        """The session's id."""
+        return self._session
+
+    @property
+    def attachment(self) -> Attachment:
+        """The connection.
+
+        Raises:
+            NotConnected: it was dropped or has ended.
+        """
+        if self._attachment is None:
+            raise NotConnected("the client has no connection")
+        return self._attachment
+
+    # -- what a client says ----------------------------------------------------------------------------------
+
+    def append_audio(
+        self,
+        data: bytes,
+        *,
+        format: AudioFormat | None = None,  # noqa: A002  # the wire's word
+        speech: bool | None = None,
+        transcript: str | None = None,
+    ) -> None:
+        """Send sound, in the session's input format unless another is named."""
+        self.attachment.append(AppendRequest(data=data, format=format, speech=speech, transcript=transcript))
+
+    def commit(self, *, create_response: bool | None = None, final: bool = True) -> None:
+        """Seal the input into a user item."""
+        here = self.attachment
+        here.send(CommitInput(attachment=here.generation, create_response=create_response, final=final))
+
+    def clear_input(self) -> None:
+        """Drop what was sent and not committed."""
+        self.attachment.send(ClearInput(attachment=self.attachment.generation))
+
+    def create_item(self, item: Item, *, previous_item_id: str | None = None) -> None:
+        """Add an item to the conversation; an empty id asks for one."""
+        here = self.attachment
+        here.send(CreateItem(attachment=here.generation, item=item, previous_item_id=previous_item_id))
+
+    def send_text(self, text: str) -> None:
+        """Add a user message; it is not answered before `create_response`."""
+        self.create_item(Message(id="", role="user", content=(TextPart(text),)))
+
+    def create_response(self, options: ResponseOptions | None = None) -> None:
+        """Ask for an answer."""
+        here = self.attachment
+        here.send(CreateResponse(attachment=here.generation, options=options or ResponseOptions()))
+
+    def cancel_response(self, response_id: str | None = None) -> None:
+        """Stop an answer."""
+        here = self.attachment
+        here.send(CancelResponse(attachment=here.generation, response_id=response_id))
+
+    def barge_in(self) -> None:
+        """Say that the user cut in."""
+        self.attachment.send(BargeIn(attachment=self.attachment.generation))
+
+    def ack_playback(self, played_ms: int, response_id: str | None = None) -> None:
+        """Say how much of a response was played."""
+        here = self.attachment
+        here.send(AckPlayback(attachment=here.generation, played_ms=played_ms, response_id=response_id))
+
+    def truncate(self, item_id: str, audio_end_ms: int) -> None:
+        """Say how much of an assistant item was heard."""
+        here = self.attachment
+        here.send(TruncateItem(attachment=here.generation, item_id=item_id, audio_end_ms=audio_end_ms))
+
+    def update_session(self, patch: ConfigPatch) -> None:
+        """Change the configuration."""
+        self.attachment.send(UpdateSession(attachment=self.attachment.generation, patch=patch))
+
+    def heartbeat(self) -> None:
+        """Renew the lease."""
+        self.attachment.send(Heartbeat(attachment=self.attachment.generation))
+
+    def acknowledge(self) -> None:
+        """Confirm every event that `events` gave so far."""
+        self.attachment.acknowledge(self.last_number)
+
+    # -- what a client hears ---------------------------------------------------------------------------------
+
+    async def events(self) -> AsyncIterator[Heard]:
+        """Give the events of this connection, after a resume with what was missed first.
+
+        Ends when the connection does: the session is over, or another connection serves it. May be left and
+        taken up again.
+
+        Raises:
+            NotConnected: there is no connection.
+            Refused: `storage_unavailable`.
+        """
+        here, cursor = self.attachment, self._cursor
+        if cursor is None:
+            cursor = self._cursor = here.cursor()
+            if here.generation > 1:
+                async for entry in here.replay():
+                    self._unpack(entry)
+                    while self._ready:
+                        yield self._next()
+        while self._ready:
+            yield self._next()
+        async for entry in cursor:
+            self._unpack(entry)
+            while self._ready:
+                yield self._next()
+
+    def _unpack(self, entry: Published) -> None:
+        for event in entry.transaction.events:
+            if isinstance(event, PublicEvent) and not 0 < event.number <= self.last_number:
+                sound = entry.sound.get(event.ref, b"") if isinstance(event, AudioDelta) else b""
+                self._ready.append(Heard(event, sound))
+
+    def _next(self) -> Heard:
+        """Take one event; only what was taken counts as seen."""
+        heard = self._ready.popleft()
+        if heard.event.number and heard.event.count:
+            self.last_number = heard.event.number + heard.event.count - 1
+        return heard
+
+    # -- connections -----------------------------------------------------------------------------------------
+
+    async def drop(self) -> None:
+        """Lose the connection, as a socket may."""
+        here, self._attachment = self.attachment, None
+        self._forget_cursor()
+        await here.detach()
+
+    async def resume(self) -> None:
+        """Connect again, in place of the old connection if there still is one.
+
+        Raises:
+            Refused, Resync: as `Hub.resume` does.
+            NotConnected: the session cannot be resumed.
+        """
+        if self._token is None:
+            raise NotConnected("this session cannot be resumed")
+        self._take(
+            await self._hub.resume(
+                Resumption(
+                    session=self._session,
+                    token=self._token,
+                    control_id=token_hex(16),
+                    last_number=self.last_number,
+                )
+            )
+        )
+
+    async def close(self, reason: str = "client_close") -> None:
+        """End the session and wait for the end."""
+        here = self._attachment
+        if here is not None and here.current:
+            control_id = token_hex(16)
+            here.send(CloseSession(control_id=control_id, reason=reason, attachment=here.generation))
+            await here.wait_ended()
+        self._forget_cursor()
+
+    def _take(self, attachment: Attachment) -> None:
+        self._forget_cursor()
+        self._attachment = attachment
+        self._session = attachment.session
+        self._token = attachment.token
+        attachment.heard()
+
+    def _forget_cursor(self) -> None:
+        self._ready.clear()
+        if self._cursor is not None:
+            self._cursor.close()
+            self._cursor = None

@@ -1,0 +1,116 @@
+"""A session that is being run here, and questions to it whose askers may go away."""
+
+import asyncio
+from collections.abc import Callable
+
+import anyio
+
+from antiphon.events.commands import AnyCommand
+from antiphon.events.events import AttachmentWithdrawn, SessionClosed, SessionDetached, SessionResumed
+from antiphon.sessions import core
+
+from .attachment import Attachment, Ended
+from .clock import Clock
+from .ingress import Ingress
+from .outcome import Outcome
+from .published import Published
+from .runner import Prepare, Runner
+from .scoring import ScoringService
+from .settings import HubSettings
+
+KEPT_ANSWERS = 64
+
+
+class Live:
+    """One session's runner, its way in, and the connection that serves it now."""
+
+    def __init__(self, runner: Runner, clock: Clock, settings: HubSettings, scoring: ScoringService) -> None:
+        self.runner = runner
+        self.clock = clock
+        self.settings = settings
+        self.current: Attachment | None = None
+        self.over = anyio.Event()
+        """Set when the runner has ended."""
+        self.answers: dict[str, Published] = {}
+        """The transactions that opened or resumed it, by control id, for callers that lost the answer."""
+        self._closed = False
+        runner.turned = self.turned
+        self._scoring = scoring
+        self._ingress: Ingress | None = None
+
+    @property
+    def ingress(self) -> Ingress:
+        """The way in; made when the session is open and its input format is known."""
+        if self._ingress is None:
+            self._ingress = Ingress(self.runner, self._scoring)
+        return self._ingress
+
+    @property
+    def holds_slot(self) -> bool:
+        """Whether it counts against `max_sessions`: until its log is closed and its stages have let go (M6)."""
+        return not self._closed or bool(core.outstanding(self.runner.session))
+
+    def remember(self, control_id: str, entry: Published) -> None:
+        """Keep an answer."""
+        self.answers[control_id] = entry
+        if len(self.answers) > KEPT_ANSWERS:
+            del self.answers[next(iter(self.answers))]
+
+    def attach(self, attachment: Attachment) -> None:
+        """Let a connection serve the session in place of the last one."""
+        if self.current is not None and self.current.generation != attachment.generation:
+            self.current.end("replaced")
+        self.current = attachment
+
+    def turned(self, entry: Published) -> None:
+        """A durable transaction may have taken the session from the connection that serves it."""
+        here = self.current
+        for event in entry.transaction.events:
+            if isinstance(event, SessionClosed):
+                self._closed = True
+                self.end("closed")
+            if here is None:
+                continue
+            match event:
+                case SessionResumed(attachment=attachment) if attachment != here.generation:
+                    self.end("replaced")
+                case SessionDetached(generation=generation) if generation == here.lease:
+                    self.end("detached")
+                case AttachmentWithdrawn(attachment=attachment) if attachment == here.generation:
+                    self.end("detached")
+                case _:
+                    pass
+
+    def end(self, why: Ended) -> None:
+        """Nobody serves the session any more."""
+        if self.current is not None:
+            self.current.end(why)
+            self.current = None
+
+    async def ask(
+        self,
+        command: AnyCommand,
+        *,
+        prepare: Prepare | None = None,
+        abandoned: Callable[[Outcome], None] | None = None,
+    ) -> Outcome:
+        """Give the runner a command and wait until its outcome is durable.
+
+        A cancelled asker changes nothing: the command is decided all the same, and `abandoned` is told of it.
+        """
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def reply(outcome: Outcome) -> None:
+            if not answer.done():
+                answer.set_result(outcome)
+            elif abandoned is not None:
+                abandoned(outcome)
+
+        self.runner.post(command, reply=reply, prepare=prepare)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            # The answer may have come in the same moment; then nobody else will take it.
+            if answer.done() and not answer.cancelled() and abandoned is not None:
+                abandoned(answer.result())
+            raise

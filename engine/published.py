@@ -1,0 +1,59 @@
+"""A durable transaction on its way out."""
+
+from msgspec import Struct, field
+
+from antiphon.events.audio import SampleRef
+from antiphon.events.events import (
+    AttachmentWithdrawn,
+    AudioDelta,
+    Event,
+    SessionClosed,
+    SessionDetached,
+    SessionResumed,
+)
+from antiphon.events.log import Transaction
+
+OVERHEAD = 512
+"""What an entry counts for besides its sound; stands for the size of its messages."""
+
+_TURNING: frozenset[type[Event]] = frozenset({SessionClosed, SessionResumed, SessionDetached, AttachmentWithdrawn})
+
+
+class Published(Struct):
+    """A durable transaction and what belongs to it.
+
+    `sound` holds the bytes of its `AudioDelta` events. `cache` is the transports': messages encoded once per
+    dialect. `epoch` is the session's behind the transaction (0 when it was read from the store). `end` counts
+    the feed's bytes up to and with it. `turning`: it changes who is attached, or ends the session.
+    """
+
+    transaction: Transaction
+    sound: dict[SampleRef, bytes]
+    epoch: int = 0
+    end: int = 0
+    turning: bool = False
+    cache: dict[str, object] = field(default_factory=dict[str, object])
+
+    @property
+    def seq(self) -> int:
+        """The transaction's place in the log."""
+        return self.transaction.seq
+
+    @property
+    def size(self) -> int:
+        """Bytes that a reader has to carry for it, roughly."""
+        return OVERHEAD + sum(map(len, self.sound.values())) if self.sound else OVERHEAD
+
+
+def published(transaction: Transaction, sound: dict[SampleRef, bytes], epoch: int = 0) -> Published:
+    """Wrap a transaction; `turning` is found in its events."""
+    turning = False
+    for event in transaction.events:
+        if type(event) in _TURNING:
+            turning = True
+    return Published(transaction, sound, epoch, turning=turning)
+
+
+def deltas(transaction: Transaction) -> list[SampleRef]:
+    """Return the places of the sound that a transaction shows to clients."""
+    return [event.ref for event in transaction.events if isinstance(event, AudioDelta) and event.ref.size]

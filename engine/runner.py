@@ -1,0 +1,441 @@
+"""The one writer of a live session: takes commands, decides, records, and lets the effects run."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+from msgspec import Struct
+
+from antiphon.events.audio import SampleRef
+from antiphon.events.commands import (
+    AnyCommand,
+    AppendAudio,
+    BargeIn,
+    CancelInput,
+    CancelResponse,
+    ClearOutput,
+    ClientCommand,
+    CloseSession,
+    Command,
+    OpenSession,
+    StartRunner,
+    Tick,
+)
+from antiphon.events.effects import AnyEffect
+from antiphon.events.events import AnyEvent, AudioDelta, AudioReceived, ResponseEnded
+from antiphon.events.log import EventLog, LogError, Samples, SampleWrite, Snapshot, Transaction
+from antiphon.sessions import core
+from antiphon.sessions.plugins import Registry
+
+from .clock import Clock, Timer
+from .desk import Desk
+from .errors import Refused, Resync
+from .feed import Feed
+from .host import PipelineHost
+from .outcome import Outcome, Reply
+from .published import Published, published
+from .window import SoundWindow
+
+RUN_AHEAD = 256
+"""Transactions decided and not yet durable, after which the inbox has to wait (DESIGN 4)."""
+
+CLIENT_INBOX = 1024
+"""Commands of clients that may wait; more are refused."""
+
+STAGE_INBOX = 8192
+"""Commands of all kinds that may wait. Stages are ours and wait on credit: more means that the store stands."""
+
+SNAPSHOT_ENTRIES = 2000
+SNAPSHOT_AFTER = 100
+"""A turn's end makes a snapshot only after this many entries: a fold of fewer is quicker than loading one."""
+
+URGENT: frozenset[type[Command]] = frozenset({CancelResponse, BargeIn, ClearOutput, CloseSession, CancelInput})
+"""Commands with a slot of their own: they pass appends that still wait (DESIGN 6)."""
+
+Prepare = Callable[[core.Session, AnyCommand], AnyCommand]
+"""Completes a command just before it is decided; raises `Refused` or `Resync` to answer without deciding."""
+
+
+class _Item(Struct):
+    command: AnyCommand
+    sound: bytes
+    reply: Reply | None
+    prepare: Prepare | None
+    taken: Callable[[], None] | None
+
+
+class _Pending(Struct):
+    """A decided transaction that is not durable yet, and who waits for it."""
+
+    entry: Published
+    number: int
+    reply: Reply | None
+    behind: list[tuple[Reply, Outcome]]
+    """Answers that are true only when this transaction is durable."""
+
+
+class Runner:
+    """Owns a live session. `run` awaits only the inbox; from command to append there is no await.
+
+    `session` is the decided state: others may look at it, between commands, and must not change it.
+    `abandoning` is told which requests are aborted because the runner ends; nobody waits for their reports.
+    """
+
+    def __init__(
+        self,
+        session: core.Session,
+        *,
+        name: str,
+        term: int,
+        head: int,
+        log: EventLog,
+        samples: Samples,
+        host: PipelineHost,
+        plugins: Registry,
+        clock: Clock,
+        tasks: TaskGroup,
+        abandoning: Callable[[list[str]], None],
+    ) -> None:
+        self.session = session
+        self.name = name
+        self.term = term
+        self.head = head
+        self.feed = Feed(
+            name, log, samples, clock, durable=head, number=session.next_number - 1, epoch=session.epoch
+        )
+        self.failure: LogError | None = None
+        self.commands = 0
+        self.queued_bytes = 0
+        """Wire bytes of appends in the inbox: the state does not count them yet (E12)."""
+        self.turned: Callable[[Published], None] | None = None
+        """Told of every durable transaction that changes who is attached, or ends the session."""
+        self._log = log
+        self._plugins = plugins
+        self._clock = clock
+        self._tasks = tasks
+        self._abandoning = abandoning
+        self._window = SoundWindow(session.input.position)
+        self._desk = Desk(name, host, samples, self._window, tasks, self.post)
+        self._urgent: deque[_Item] = deque()
+        self._normal: deque[_Item] = deque()
+        self._pending: deque[_Pending] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._stopped = False
+        self._last_at = session.now
+        self._anchor_us = clock.monotonic_us() - session.now
+        self._timer: Timer | None = None
+        self._timer_at = 0
+        self._useless_tick_at: int | None = None
+        """A deadline for which a tick decided nothing: asking again at once would only spin."""
+        self._snapshot_seq = head
+        self._snapshot_due = False
+
+    # -- the inbox -------------------------------------------------------------------------------------------
+
+    @property
+    def full(self) -> bool:
+        """Whether a client's command must be refused: the inbox holds all that it may."""
+        return len(self._normal) >= CLIENT_INBOX
+
+    @property
+    def backlog(self) -> int:
+        """Commands that wait."""
+        return len(self._normal) + len(self._urgent)
+
+    @property
+    def ahead(self) -> int:
+        """Transactions that are decided and not durable."""
+        return len(self._pending)
+
+    def post(
+        self,
+        command: AnyCommand,
+        sound: bytes = b"",
+        reply: Reply | None = None,
+        *,
+        prepare: Prepare | None = None,
+        taken: Callable[[], None] | None = None,
+    ) -> None:
+        """Put a command into the inbox; never waits, never decides before it returns.
+
+        `sound` is the bytes that belong to it. `reply` is called once, when the outcome is durable. `prepare`
+        completes the command just before it is decided, `taken` is called right after.
+        """
+        if self.failure is not None or self._stopped:
+            if reply is not None:
+                error = self.failure or Refused("session_closed", "The session has ended.")
+                reply(Outcome(error=error))
+            return
+        kind = type(command)
+        if kind is AppendAudio:
+            self.queued_bytes += _wire_bytes(command)
+        (self._urgent if kind in URGENT and not _counted(command) else self._normal).append(
+            _Item(command, sound, reply, prepare, taken)
+        )
+        if self._waiter is not None:
+            self._wake()
+
+    def stop(self) -> None:
+        """Let `run` return without taking another command; what is decided still becomes durable."""
+        self._stopped = True
+        self._wake()
+
+    async def run(self) -> None:
+        """Take commands until the session is closed and its stages have let go, or the log has failed."""
+        sound = False
+        try:
+            while not self._finished():
+                self._snapshot()
+                if not self._may_take():
+                    await self._wait()
+                self._take_all()
+                self._arm()
+                if self._may_take():
+                    await anyio.lowlevel.checkpoint()
+            sound = True
+        finally:
+            self._end(sound)
+
+    def _finished(self) -> bool:
+        if self.failure is not None:
+            return True
+        if self._pending:
+            return False
+        return self._stopped or (self.session.phase == "closed" and not core.outstanding(self.session))
+
+    def _may_take(self) -> bool:
+        if self._stopped or self.failure is not None or len(self._pending) >= RUN_AHEAD:
+            return False
+        return bool(self._normal or self._urgent)
+
+    async def _wait(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def _take_all(self) -> None:
+        """Take what is there, and what that causes: an inline stage's answer shares its question's commit."""
+        for _ in range(RUN_AHEAD):
+            if not self._may_take():
+                break
+            self._take((self._urgent or self._normal).popleft())
+        if self.backlog > STAGE_INBOX:
+            self._fail(LogError("the store does not keep up with the session"))
+
+    # -- one command -----------------------------------------------------------------------------------------
+
+    def _take(self, item: _Item) -> None:
+        """Decide one command and record what it decided. A plain call: nothing can change underneath it."""
+        command, reply = item.command, item.reply
+        session = self.session
+        self.commands += 1
+        if item.prepare is not None:
+            try:
+                command = item.prepare(session, command)
+            except (Refused, Resync) as refusal:
+                self._answer(reply, Outcome(error=refusal))
+                return
+        at = self._stamp(command)
+        try:
+            events = core.decide(session, command, at, self._plugins)
+        except core.Refusal as refusal:
+            error = Refused(refusal.code, refusal.message, param=refusal.param)
+            self._answer(reply, Outcome(error=error))
+            return
+        if events:
+            self._record(command, at, events, item.sound, reply)
+        else:
+            self._useless_tick_at = core.next_deadline(session) if type(command) is Tick else None
+            self._answer(reply, Outcome())
+        if type(command) is AppendAudio:
+            self.queued_bytes -= _wire_bytes(command)
+        if item.taken is not None:
+            item.taken()
+
+    def _stamp(self, command: AnyCommand) -> int:
+        """Return the session time of a command: never earlier than the last one's."""
+        if type(command) is StartRunner:
+            since_opened = command.wall_us - self.session.opened_wall_us
+            self._anchor_us = self._clock.monotonic_us() - max(self._last_at, since_opened)
+        elif type(command) is OpenSession:
+            self._anchor_us = self._clock.monotonic_us()
+        at = self._clock.monotonic_us() - self._anchor_us
+        self._last_at = max(self._last_at, at)
+        return self._last_at
+
+    def _record(
+        self, command: AnyCommand, at: int, events: list[AnyEvent], sound: bytes, reply: Reply | None
+    ) -> None:
+        session = self.session
+        self.head += 1
+        transaction = Transaction(seq=self.head, term=self.term, at=at, command=command, events=tuple(events))
+        for event in events:
+            core.evolve(session, event, at)
+        effects: list[AnyEffect] = []
+        for event in events:
+            effects += core.react(session, event)
+        writes, shown = self._place(events, sound)
+        entry = published(transaction, shown, session.epoch)
+        self._pending.append(_Pending(entry, session.next_number - 1, reply, []))
+        self._log.append(self.name, transaction, writes, self._settled)
+        if effects and self.failure is None:
+            self._desk.execute(effects)
+        self._window.trim(session.input.keep_from)
+
+    def _place(self, events: list[AnyEvent], sound: bytes) -> tuple[list[SampleWrite], dict[SampleRef, bytes]]:
+        """Cut the sound of a command into the pieces that its events name."""
+        writes: list[SampleWrite] = []
+        shown: dict[SampleRef, bytes] = {}
+        if not sound:
+            return writes, shown
+        at = 0
+        for event in events:
+            if type(event) is AudioDelta:
+                ref = event.ref
+                data = sound if ref.size == len(sound) else sound[at : at + ref.size]
+                shown[ref] = data
+            elif type(event) is AudioReceived:
+                ref = event.ref
+                data = sound if ref.size == len(sound) else sound[at : at + ref.size]
+                self._window.append(ref, data)
+            else:
+                continue
+            at += ref.size
+            if data:
+                writes.append(SampleWrite(ref, data))
+        return writes, shown
+
+    # -- durability ------------------------------------------------------------------------------------------
+
+    def _settled(self, error: LogError | None) -> None:
+        """The log's answer to the oldest append that had none."""
+        if error is not None:
+            self._fail(error)
+        if self.failure is not None:
+            return
+        pending = self._pending.popleft()
+        self.feed.publish(pending.entry, pending.number)
+        if pending.entry.turning and self.turned is not None:
+            self.turned(pending.entry)
+        if pending.reply is not None:
+            pending.reply(Outcome(entry=pending.entry))
+        for reply, outcome in pending.behind:
+            reply(outcome)
+        self._consider_snapshot(pending.entry)
+        # Tasks are started by `run` alone: a callback of the loop is no place for it.
+        if self._waiter is not None and (self.backlog or self._snapshot_due or self._finished()):
+            self._wake()
+
+    def _answer(self, reply: Reply | None, outcome: Outcome) -> None:
+        """Answer now, or when what was decided before is durable: it may be the reason."""
+        if reply is None:
+            return
+        if self._pending:
+            self._pending[-1].behind.append((reply, outcome))
+        else:
+            reply(outcome)
+
+    def _fail(self, error: LogError) -> None:
+        """Nothing more can be recorded: give up, so that the session can be folded again from the store."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        self._wake()
+
+    def _end(self, sound: bool) -> None:
+        """Tell everybody who waits, and let go of the stages. Not `sound`: an error of ours ended the loop."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.failure is None and self._pending:
+            self.failure = LogError("the runner was stopped")
+        if self.failure is not None:
+            self.feed.fail(Refused("storage_unavailable", "The session cannot be recorded now."))
+        elif not sound:
+            self.feed.fail(Refused("internal_error", "The session had to be given up."))
+        gone = Outcome(error=self.failure or Refused("session_closed", "The session has ended."))
+        for pending in self._pending:
+            for reply in (pending.reply, *(reply for reply, _ in pending.behind)):
+                if reply is not None:
+                    reply(gone)
+        for item in (*self._urgent, *self._normal):
+            if item.reply is not None:
+                item.reply(gone)
+        self._urgent.clear()
+        self._normal.clear()
+        requests = core.outstanding(self.session)
+        self._abandoning(requests)
+        self._desk.abandon(requests)
+        self.feed.close()
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def now(self) -> int:
+        """Return the session time in microseconds."""
+        return max(self._last_at, self._clock.monotonic_us() - self._anchor_us)
+
+    def _arm(self) -> None:
+        """Make sure that a timer comes no later than the next deadline. A later deadline costs nothing."""
+        deadline = core.next_deadline(self.session)
+        if deadline is None or deadline == self._useless_tick_at or self.failure is not None:
+            return
+        if self._timer is not None:
+            if self._timer_at <= deadline:
+                return
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._clock.call_at(deadline + self._anchor_us, self._ring)
+
+    def _ring(self) -> None:
+        """The timer went off: a deadline may have passed, or was moved meanwhile."""
+        self._timer = None
+        deadline = core.next_deadline(self.session)
+        if deadline is None or self._stopped:
+            return
+        if deadline <= self.now():
+            self.post(Tick())
+        else:
+            self._arm()
+
+    # -- snapshots -------------------------------------------------------------------------------------------
+
+    def _consider_snapshot(self, entry: Published) -> None:
+        since = entry.seq - self._snapshot_seq
+        if since >= SNAPSHOT_ENTRIES or (since >= SNAPSHOT_AFTER and _ends_turn(entry)):
+            self._snapshot_due = True
+
+    def _snapshot(self) -> None:
+        """Keep the state if it is time, but only at rest: then the decided state is the durable one."""
+        if self._snapshot_due and not self._pending and self.failure is None:
+            self._snapshot_due = False
+            self._snapshot_seq = self.head
+            state = Snapshot(seq=self.head, version=core.STATE_VERSION, state=core.dump(self.session))
+            self._tasks.start_soon(self._save, state)
+
+    async def _save(self, snapshot: Snapshot) -> None:
+        try:
+            await self._log.save_snapshot(self.name, snapshot)
+        except LogError:
+            return  # the next one may succeed; a fold without it is only slower
+
+
+def _counted(command: AnyCommand) -> bool:
+    """Whether the command carries an exactly-once number, which holds only in the order of sending."""
+    return isinstance(command, ClientCommand) and command.client_seq is not None
+
+
+def _wire_bytes(command: AnyCommand) -> int:
+    return command.wire_bytes if isinstance(command, AppendAudio) else 0
+
+
+def _ends_turn(entry: Published) -> bool:
+    return any(type(event) is ResponseEnded for event in entry.transaction.events)

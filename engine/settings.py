@@ -1,0 +1,34 @@
+"""Settings of a hub: what an operator may choose."""
+
+from msgspec import Struct
+
+from antiphon.events.config import Dialect, TurnDetection
+
+
+class HubSettings(Struct, frozen=True, kw_only=True):
+    """Times in milliseconds, sizes in bytes; 0 means no bound where that is said.
+
+    `wildcard` True: any model name is served. `aliases` maps further names to the served one.
+    `max_session_ms` bounds sessions of the GA and beta dialects (0: none); `grace_ms`, `idle_ttl_ms` and
+    `activation_ms` are the lease's. `replay_bytes` bounds what a client may leave unacknowledged.
+    """
+
+    max_sessions: int = 1000
+    served_model: str = "antiphon"
+    aliases: tuple[str, ...] = ()
+    wildcard: bool = True
+    default_dialect: Dialect = "ga"
+    instructions: str = ""
+    turn_detection: TurnDetection = TurnDetection()
+    grace_ms: int = 30_000
+    recovery_grace_ms: int = 120_000
+    idle_ttl_ms: int = 300_000
+    activation_ms: int = 10_000
+    max_session_ms: int = 3_600_000
+    input_bytes: int = 16 * 1024 * 1024
+    pending_commits: int = 4
+    items: int = 4096
+    replay_bytes: int = 256 * 1024 * 1024
+    slow_bytes: int = 16 * 1024 * 1024
+    slow_us: int = 30_000_000
+    shutdown_ms: int = 5_000

@@ -1,0 +1,19 @@
+"""Resume tokens: derived, never stored; the log holds only digests (DESIGN 5.6)."""
+
+import hashlib
+import hmac
+from base64 import urlsafe_b64encode
+
+
+def token(secret: bytes, session: str, attachment: int) -> str:
+    """Return the resume token of one attachment: 43 URL-safe characters, 256 bit.
+
+    The same arguments give the same token, so that an answer which got lost can be given again.
+    """
+    mac = hmac.digest(secret, f"{session}\0{attachment}".encode(), "sha256")
+    return urlsafe_b64encode(mac).rstrip(b"=").decode()
+
+
+def digest(presented: str) -> str:
+    """Return the hex SHA-256 of a token, which is all that commands and events carry."""
+    return hashlib.sha256(presented.encode()).hexdigest()

@@ -1,0 +1,281 @@
+"""Durable transactions and their readers: the tail, the store behind it, ends, lag, acknowledgements."""
+
+import anyio
+import pytest
+from msgspec.structs import replace
+
+from antiphon.engine.clock import VirtualClock
+from antiphon.engine.cursor import SLOW_BYTES, SLOW_US, YIELD_EVERY, Cursor
+from antiphon.engine.errors import Refused
+from antiphon.engine.feed import TAIL_ENTRIES, Feed
+from antiphon.engine.memory_log import MemoryLog
+from antiphon.engine.published import Published, deltas, published
+from antiphon.events.audio import SampleRef
+from antiphon.events.commands import Detach
+from antiphon.events.events import SessionDetached
+from antiphon.events.log import SampleWrite, Transaction
+
+from . import records
+from .records import SESSION, Outcomes, closed, opened
+from .worlds import settle
+
+pytestmark = pytest.mark.anyio
+
+
+def spoken(seq: int, *, start: int, size: int, number: int) -> Transaction:
+    """Sound of an answer, of a size."""
+    transaction = records.spoken(seq, number=number)
+    (event,) = transaction.events
+    return replace(transaction, events=(replace(event, ref=SampleRef("out", start, size)),))
+
+
+class Stream:
+    """A feed with a store behind it; sound of the n-th delta is the byte n."""
+
+    def __init__(self) -> None:
+        self.log = MemoryLog()
+        self.clock = VirtualClock()
+        self.feed = Feed(SESSION, self.log, self.log.samples, self.clock)
+        self.seq = 0
+
+    async def begin(self) -> None:
+        await self.log.acquire(SESSION)
+        await self.put(opened())
+
+    async def put(self, transaction: Transaction, size: int = 0) -> None:
+        sound = {ref: bytes([transaction.seq & 255]) * ref.size for ref in deltas(transaction)}
+        outcomes = Outcomes(self.log)
+        outcomes.append(transaction, [SampleWrite(ref, data) for ref, data in sound.items()])
+        await outcomes.all()
+        self.publish(transaction, sound)
+
+    def publish(self, transaction: Transaction, sound: dict[SampleRef, bytes] | None = None) -> None:
+        self.seq = transaction.seq
+        self.feed.publish(published(transaction, sound or {}, epoch=transaction.seq), transaction.seq)
+
+    async def speak(self, count: int) -> None:
+        for _ in range(count):
+            seq = self.seq + 1
+            await self.put(spoken(seq, start=(seq - 2) * 4, size=4, number=seq))
+
+
+async def take(cursor: Cursor, count: int) -> list[int]:
+    return [(await anext(cursor)).seq for _ in range(count)]
+
+
+async def test_a_live_reader_sees_everything_in_order_and_shares_the_entry() -> None:
+    stream = Stream()
+    await stream.begin()
+    with Cursor(stream.feed, 0) as one, Cursor(stream.feed, 0) as two:
+        await stream.speak(3)
+        first = [await anext(one) for _ in range(4)]
+        second = [await anext(two) for _ in range(4)]
+    assert [entry.seq for entry in first] == [1, 2, 3, 4]
+    assert all(mine is other for mine, other in zip(first, second, strict=True))
+    assert first[1].sound == {SampleRef("out", 0, 4): b"\x02" * 4}
+    assert stream.feed.readers == 0
+
+
+async def test_what_left_memory_is_read_from_the_store_with_its_sound() -> None:
+    stream = Stream()
+    await stream.begin()
+    await stream.speak(TAIL_ENTRIES + 100)
+    assert stream.feed.tail(2) is None
+    with Cursor(stream.feed, 0) as cursor:
+        entries = [await anext(cursor) for _ in range(TAIL_ENTRIES + 101)]
+    assert [entry.seq for entry in entries] == list(range(1, TAIL_ENTRIES + 102))
+    for entry in entries[1:]:
+        (data,) = entry.sound.values()
+        assert data == bytes([entry.seq & 255]) * 4
+
+
+async def test_a_reader_that_catches_up_lets_others_run() -> None:
+    stream = Stream()
+    await stream.begin()
+    await stream.speak(200)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(other)
+        with Cursor(stream.feed, 0) as cursor:
+            await take(cursor, 201)
+        group.cancel_scope.cancel()
+    assert turns >= 200 // YIELD_EVERY - 1
+
+
+async def test_one_wake_up_for_a_burst() -> None:
+    stream = Stream()
+    await stream.begin()
+    woken: list[list[int]] = []
+
+    async def read() -> None:
+        with Cursor(stream.feed, 1) as cursor:
+            while True:
+                burst = [(await anext(cursor)).seq]
+                while (entry := cursor.next_nowait()) is not None:
+                    burst.append(entry.seq)
+                woken.append(burst)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(read)
+        await settle()
+        for seq in (2, 3, 4):
+            stream.publish(spoken(seq, start=seq * 4, size=4, number=seq))
+        await settle()
+        group.cancel_scope.cancel()
+    assert woken == [[2, 3, 4]]
+
+
+async def test_a_bounded_reader_ends_where_it_was_told() -> None:
+    stream = Stream()
+    await stream.begin()
+    await stream.speak(5)
+    with Cursor(stream.feed, 1, until=3) as cursor:
+        assert [entry.seq async for entry in cursor] == [2, 3]
+    assert cursor.end == "done"
+    with Cursor(stream.feed, 3, until=3) as empty:
+        assert [entry.seq async for entry in empty] == []
+
+
+async def test_every_reader_ends_behind_the_terminal() -> None:
+    stream = Stream()
+    await stream.begin()
+    await stream.put(closed(2))
+    with Cursor(stream.feed, 0) as cursor:
+        assert [entry.seq async for entry in cursor] == [1, 2]
+    assert cursor.end == "closed"
+
+
+async def test_a_detached_connections_reader_ends_and_a_newer_ones_does_not() -> None:
+    stream = Stream()
+    await stream.begin()
+    event = SessionDetached(generation=4, reason="disconnect", grace_ms=1)
+    await stream.put(Transaction(seq=2, term=1, at=0, command=Detach(generation=4), events=(event,)))
+    with Cursor(stream.feed, 0, attachment=5, generation=4) as mine:
+        assert [entry.seq async for entry in mine] == [1, 2]
+    assert mine.end == "detached"
+    with Cursor(stream.feed, 0, attachment=6, generation=5) as other:
+        assert await take(other, 2) == [1, 2]
+        assert other.end is None
+
+
+async def test_a_failed_feed_still_gives_what_is_durable_and_then_says_why() -> None:
+    stream = Stream()
+    await stream.begin()
+    stream.feed.fail(Refused("storage_unavailable", "full"))
+    with Cursor(stream.feed, 0) as cursor:
+        assert await take(cursor, 1) == [1]
+        with pytest.raises(Refused, match="storage_unavailable"):
+            await anext(cursor)
+    assert stream.feed.readers == 0
+
+
+def big(seq: int, size: int) -> tuple[Transaction, dict[SampleRef, bytes]]:
+    transaction = spoken(seq, start=seq * size, size=size, number=seq)
+    return transaction, {ref: bytes(size) for ref in deltas(transaction)}
+
+
+async def test_a_reader_16_mib_behind_is_slow_once() -> None:
+    stream = Stream()
+    await stream.begin()
+    slow: list[int] = []
+    with Cursor(stream.feed, 0, on_slow=lambda: slow.append(stream.seq)) as cursor:
+        assert await take(cursor, 1) == [1]
+        piece = SLOW_BYTES // 4
+        for seq in range(2, 9):
+            stream.publish(*big(seq, piece))
+        assert slow == [5]
+        assert cursor.lag_bytes > SLOW_BYTES
+        assert cursor.end == "slow_consumer"
+        with pytest.raises(StopAsyncIteration):
+            await anext(cursor)
+
+
+async def test_a_reader_30_s_behind_is_slow_and_one_that_waits_is_not() -> None:
+    stream = Stream()
+    await stream.begin()
+    slow: list[int] = []
+    seen: list[int] = []
+    stuck = anyio.Event()
+
+    async def read() -> None:
+        with Cursor(stream.feed, 1, on_slow=lambda: slow.append(stream.seq)) as cursor:
+            async for entry in cursor:
+                seen.append(entry.seq)
+                if entry.seq == 3:
+                    await stuck.wait()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(read)
+        await settle()
+        stream.clock.advance(10 * SLOW_US)
+        stream.publish(spoken(2, start=0, size=4, number=2))
+        await settle()
+        stream.clock.advance(SLOW_US + 1)
+        stream.publish(spoken(3, start=4, size=4, number=3))
+        await settle()
+        stream.clock.advance(SLOW_US)
+        stream.publish(spoken(4, start=8, size=4, number=4))
+        assert slow == []
+        stream.clock.advance(1)
+        stream.publish(spoken(5, start=12, size=4, number=5))
+        assert slow == [5]
+        stuck.set()
+    assert seen == [2, 3]
+
+
+async def test_a_long_past_does_not_make_a_reader_slow() -> None:
+    stream = Stream()
+    await stream.begin()
+    for seq in range(2, 9):
+        stream.publish(*big(seq, SLOW_BYTES // 4))
+    slow: list[int] = []
+    with Cursor(stream.feed, 7, on_slow=lambda: slow.append(1)):
+        stream.clock.advance(2 * SLOW_US)
+        stream.publish(*big(9, 4))
+    assert slow == []
+
+
+async def test_acknowledgements_move_the_boundary_forward_only() -> None:
+    stream = Stream()
+    for seq in range(1, 11):
+        stream.publish(spoken(seq, start=0, size=4, number=seq))
+    feed, limit = stream.feed, 1 << 20
+    feed.acknowledge(6, limit)
+    feed.acknowledge(4, limit)
+    assert (feed.replayable(5, limit), feed.replayable(6, limit)) == (False, True)
+    for number in (11, -1):
+        with pytest.raises(Refused, match="invalid_event_ack"):
+            feed.acknowledge(number, limit)
+    assert feed.acknowledged == 6
+
+
+async def test_an_overflow_of_what_is_unacknowledged_ends_when_all_is_acknowledged() -> None:
+    stream = Stream()
+    for seq in range(1, 11):
+        stream.publish(*big(seq, 100_000))
+    feed, limit = stream.feed, 500_000
+    assert not feed.replayable(10, limit)
+    feed.acknowledge(9, limit)
+    assert not feed.replayable(10, limit)
+    feed.acknowledge(10, limit)
+    assert feed.replayable(10, limit)
+
+
+async def test_a_number_is_located_in_the_store() -> None:
+    stream = Stream()
+    await stream.begin()
+    await stream.speak(4)
+    assert await stream.feed.locate(3) == 3
+    assert await stream.feed.locate(5) == 5
+
+
+def test_an_entrys_size_counts_its_sound() -> None:
+    transaction, sound = big(2, 1_000)
+    assert published(transaction, sound).size - Published(transaction, {}).size == 1_000

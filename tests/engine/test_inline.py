@@ -1,0 +1,184 @@
+"""The in-process client: what a socket client can do, without the socket."""
+
+import anyio
+import pytest
+
+from antiphon.engine.hub import Hub
+from antiphon.engine.inline import InlineClient, NotConnected
+from antiphon.engine.settings import HubSettings
+from antiphon.events.audio import AudioFormat
+from antiphon.events.commands import CloseSession
+from antiphon.events.config import ConfigPatch
+from antiphon.events.events import (
+    AudioDelta,
+    ConfigUpdated,
+    InputCleared,
+    ItemCreated,
+    ItemTruncated,
+    OutputStarted,
+    PlaybackAcknowledged,
+    ResponseEnded,
+    SessionClosed,
+    SessionTouched,
+)
+from antiphon.stages.echo import EchoStage
+
+from .worlds import Listener, settle, world
+
+pytestmark = pytest.mark.anyio
+
+PCM = b"\x00\x20" * 4_000
+
+
+async def hear(client: InlineClient, kind: type[object]) -> Listener:
+    """Read until an event of a kind has come."""
+    listener = Listener(client)
+    async for heard in client.events():
+        listener.heard.append(heard)
+        if isinstance(heard.event, kind):
+            break
+    return listener
+
+
+def same_rate() -> ConfigPatch:
+    return ConfigPatch(output_format=AudioFormat("pcm16", 16_000))
+
+
+def listening() -> ConfigPatch:
+    """The model listens all the time and answers on its own."""
+    return ConfigPatch(auto_response=True, output_format=AudioFormat("pcm16", 16_000))
+
+
+async def test_a_spoken_turn_comes_back_with_its_sound() -> None:
+    async with world(EchoStage()) as here, InlineClient(here.hub, patch=same_rate()) as client:
+        client.append_audio(PCM, speech=True)
+        client.commit(create_response=True)
+        listener = await hear(client, ResponseEnded)
+        assert listener.sound == PCM
+        assert listener.names[0] == "SessionOpened"
+        (ended,) = listener.all(ResponseEnded)
+        assert isinstance(ended, ResponseEnded)
+        assert ended.status == "completed"
+        assert ended.text == 'You said: "[250 ms of speech]"'
+
+
+async def test_a_model_that_listens_all_the_time_answers_every_piece() -> None:
+    async with world(EchoStage()) as here, InlineClient(here.hub, patch=listening()) as client:
+        for _ in range(5):
+            client.append_audio(PCM, speech=True)
+        heard = b""
+        async for event in client.events():
+            heard += event.sound
+            if len(heard) == 5 * len(PCM):
+                break
+        assert heard == 5 * PCM
+
+
+async def test_every_method_reaches_the_session() -> None:
+    async with world(EchoStage()) as here, InlineClient(here.hub, patch=same_rate()) as client:
+        client.append_audio(PCM, speech=True, transcript="hello")
+        client.clear_input()
+        await hear(client, InputCleared)
+        client.update_session(ConfigPatch(instructions="Speak."))
+        await hear(client, ConfigUpdated)
+        client.heartbeat()
+        await hear(client, SessionTouched)
+        client.append_audio(PCM, speech=True)
+        client.commit(create_response=True)
+        answered = await hear(client, ResponseEnded)
+        (started,) = answered.all(OutputStarted)
+        assert isinstance(started, OutputStarted)
+        client.ack_playback(100, started.response_id)
+        await hear(client, PlaybackAcknowledged)
+        client.truncate(started.item.id, 120)
+        await hear(client, ItemTruncated)
+        client.send_text("bye")
+        await hear(client, ItemCreated)
+        client.acknowledge()
+        assert client.attachment.feed.acknowledged == client.last_number
+        client.barge_in()
+        client.cancel_response()
+        client.create_response()
+        await hear(client, ResponseEnded)
+
+
+async def test_a_dropped_client_resumes_with_exactly_what_it_missed() -> None:
+    async with world(EchoStage()) as here, InlineClient(here.hub, patch=same_rate()) as client:
+        first = Listener(client)
+        client.append_audio(PCM, speech=True)
+        client.commit(create_response=True)
+        async for heard in client.events():
+            first.heard.append(heard)
+            if isinstance(heard.event, AudioDelta):
+                break
+        await settle()
+        await client.drop()
+        with pytest.raises(NotConnected):
+            client.heartbeat()
+        await here.advance(5_000)
+        await client.resume()
+        rest = await hear(client, ResponseEnded)
+        assert first.sound + rest.sound == PCM
+        client.heartbeat()
+        rest.heard += (await hear(client, SessionTouched)).heard
+        numbers = first.numbers + rest.numbers
+        assert numbers == sorted(set(numbers))
+        assert client.attachment.generation == 2
+
+
+async def test_a_second_resume_replaces_the_first_connection() -> None:
+    async with world() as here, InlineClient(here.hub) as client, anyio.create_task_group() as group:
+        old = client.attachment
+        listener = Listener(client)
+        group.start_soon(listener.run)
+        await settle()
+        await client.resume()
+        await settle()
+        assert old.ended == "replaced"
+        group.cancel_scope.cancel()
+
+
+async def test_leaving_closes_the_session_and_the_reader_ends() -> None:
+    async with world() as here, anyio.create_task_group() as group:
+        async with InlineClient(here.hub) as client:
+            listener = Listener(client)
+            group.start_soon(listener.run)
+            await settle()
+        await settle()
+        assert listener.ended
+        assert listener.names[-1] == "SessionClosed"
+        (closed,) = await here.commands(client.session, CloseSession)
+        assert isinstance(closed, CloseSession)
+        assert closed.reason == "client_close"
+        assert isinstance((await here.events(client.session))[-1], SessionClosed)
+
+
+async def test_a_session_of_the_ga_dialect_ends_with_its_connection() -> None:
+    async with world() as here:
+        async with InlineClient(here.hub, dialect="ga") as client:
+            with pytest.raises(NotConnected):
+                await client.resume()
+            await client.drop()
+            await settle()
+        assert isinstance((await here.events(client.session))[-1], SessionClosed)
+        assert here.hub.session(client.session) is None
+
+
+async def test_sessions_do_not_hear_one_another() -> None:
+    async def one(hub: Hub, value: int) -> None:
+        pcm = bytes([value, 32]) * 1_000
+        async with InlineClient(hub, patch=listening()) as client:
+            for _ in range(20):
+                client.append_audio(pcm, speech=True)
+            sound = b""
+            async for heard in client.events():
+                sound += heard.sound
+                if len(sound) == 20 * len(pcm):
+                    break
+            assert sound == 20 * pcm
+
+    async with world(EchoStage(), settings=HubSettings(max_sessions=20, shutdown_ms=200)) as here:
+        async with anyio.create_task_group() as group:
+            for value in range(20):
+                group.start_soon(one, here.hub, value)
+        assert here.hub.statistics().closed == 20

@@ -1,0 +1,239 @@
+"""A restart: unfinished sessions are taken over, from memory's log and from SQLite's."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from antiphon.engine.clock import VirtualClock
+from antiphon.engine.datadir import DataDirectory
+from antiphon.engine.errors import Refused
+from antiphon.engine.hosts import InlineHost
+from antiphon.engine.hub import Hub
+from antiphon.engine.ingress import AppendRequest
+from antiphon.engine.opening import Opening, Resumption
+from antiphon.engine.recovery import fold
+from antiphon.engine.replay import replay
+from antiphon.engine.settings import HubSettings
+from antiphon.engine.sqlite_log import SqliteLog
+from antiphon.events.commands import CommitInput, StartRunner
+from antiphon.events.events import (
+    AudioDelta,
+    EngineRestarted,
+    ErrorReported,
+    ResponseEnded,
+    SessionClosed,
+    SessionDetached,
+    SessionResumed,
+)
+from antiphon.events.log import Snapshot, Unavailable
+from antiphon.sessions import core
+from antiphon.sessions.plugins import ECHO
+from antiphon.stages.base import Submit
+from antiphon.stages.echo import EchoStage
+from antiphon.stages.scripted import Finish, Hang, Say, ScriptedStage
+
+from .worlds import SECRET, MoodyLog, ask, opening, settle, world
+
+pytestmark = pytest.mark.anyio
+
+FEW = HubSettings(shutdown_ms=200)
+KILLED = HubSettings(shutdown_ms=1)
+
+
+@asynccontextmanager
+async def killed(stage: ScriptedStage, log: MoodyLog, clock: VirtualClock) -> AsyncIterator[Hub]:
+    """A hub that does not get to say goodbye: nothing it wants to write at its end is recorded."""
+    async with world(stage, log=log, clock=clock, settings=KILLED) as here:
+        yield here.hub
+        log.broken = Unavailable("the process is gone")
+    log.broken = None
+
+
+async def test_a_running_answer_fails_by_name_and_the_session_can_be_resumed() -> None:
+    clock, log = VirtualClock(), MoodyLog()
+    async with killed(ScriptedStage(default=(Say("One.", 80), Hang())), log, clock) as hub:
+        old = await hub.open(opening())
+        ask(old)
+        await settle()
+        before = hub.session(old.session)
+        assert before is not None
+        epoch = before.epoch
+    clock.advance(30_000_000)
+    async with world(log=log, clock=clock) as here:
+        assert here.hub.recovered.is_set()
+        assert here.hub.statistics().recovered == 1
+        started = (await here.recorded(old.session))[-1]
+        assert isinstance(started.command, StartRunner)
+        kinds = [type(event) for event in started.events]
+        assert kinds[-2:] == [EngineRestarted, SessionDetached]
+        assert ErrorReported in kinds
+        (ended,) = [event for event in started.events if isinstance(event, ResponseEnded)]
+        assert ended.status == "failed"
+        assert ended.failure is not None
+        assert ended.failure.code == "engine_restarted"
+        session = here.hub.session(old.session)
+        assert session is not None
+        assert session.epoch > epoch
+        assert started.at >= 30_000_000, "session time has followed the wall"
+        # the grace starts now, and is at least 120 s
+        await here.advance(119_000)
+        new = await here.hub.resume(
+            Resumption(session=old.session, token=old.token or "", control_id="r", last_number=1)
+        )
+        sound = [
+            entry.sound[event.ref]
+            async for entry in new.replay()
+            for event in entry.transaction.events
+            if isinstance(event, AudioDelta)
+        ]
+        assert [len(data) for data in sound] == [3_840]
+        ask(new)
+        await settle()
+        events = await here.events(old.session)
+        assert isinstance([event for event in events if isinstance(event, ResponseEnded)][-1], ResponseEnded)
+        assert replay(await here.recorded(old.session)).identical
+
+
+async def test_sessions_without_resume_are_closed_at_the_start() -> None:
+    clock, log = VirtualClock(), MoodyLog()
+    async with killed(ScriptedStage(), log, clock) as hub:
+        ga = await hub.open(Opening(dialect="ga", control_id="ga"))
+    async with world(log=log, clock=clock) as here:
+        assert isinstance((await here.events(ga.session))[-1], SessionClosed)
+        assert [row.state for row in await log.sessions()] == ["closed"]
+        assert here.hub.statistics().admitted == 0
+        with pytest.raises(Refused, match="session_resume_expired"):
+            await here.hub.resume(Resumption(session=ga.session, token="x", control_id="r"))
+
+
+async def test_a_detached_session_of_a_clean_shutdown_is_resumable_at_the_next_start() -> None:
+    clock, log = VirtualClock(), MoodyLog()
+    async with world(log=log, clock=clock) as before:
+        old = await before.hub.open(opening())
+    async with world(log=log, clock=clock) as here:
+        new = await here.hub.resume(Resumption(session=old.session, token=old.token or "", control_id="r"))
+        assert new.generation == 2
+
+
+async def test_grace_after_a_restart_ends_a_session_that_nobody_wants() -> None:
+    clock, log = VirtualClock(), MoodyLog()
+    async with killed(ScriptedStage(), log, clock) as hub:
+        old = await hub.open(opening())
+    async with world(log=log, clock=clock) as here:
+        await here.advance(120_000)
+        last = (await here.events(old.session))[-1]
+        assert isinstance(last, SessionClosed)
+        assert last.reason == "disconnect_grace_expired"
+
+
+async def test_sound_from_before_the_restart_is_read_from_the_store() -> None:
+    clock, log = VirtualClock(), MoodyLog()
+    pcm = b"\x00\x20" * 3_200
+    async with killed(ScriptedStage(default=(Finish(),)), log, clock) as hub:
+        old = await hub.open(opening())
+        old.append(AppendRequest(data=pcm[:3_200], speech=True))
+        await settle()
+    stage = ScriptedStage()
+    async with world(stage, log=log, clock=clock) as here:
+        new = await here.hub.resume(Resumption(session=old.session, token=old.token or "", control_id="r"))
+        new.append(AppendRequest(data=pcm[3_200:], speech=True))
+        new.send(CommitInput(attachment=new.generation, create_response=True))
+        await settle()
+        (submit,) = [message for message in stage.messages if isinstance(message, Submit)]
+        assert b"".join(data for _, data in submit.sound) == pcm
+
+
+async def test_until_the_scan_is_done_an_unknown_session_gets_a_transient_answer() -> None:
+    clock, log = VirtualClock(), MoodyLog()
+    async with killed(ScriptedStage(), log, clock) as hub:
+        old = await hub.open(opening())
+    log.acquiring = anyio.Event()
+    async with world(log=log, clock=clock) as here:
+        assert not here.hub.recovered.is_set()
+        with pytest.raises(Refused) as refused:
+            await here.hub.resume(Resumption(session="duplex-?", token="x", control_id="r"))
+        assert (refused.value.code, refused.value.retryable) == ("going_away", True)
+        log.acquiring.set()
+        await settle()
+        with pytest.raises(Refused, match="session_resume_expired"):
+            await here.hub.resume(Resumption(session="duplex-?", token="x", control_id="r"))
+        await here.hub.resume(Resumption(session=old.session, token=old.token or "", control_id="r"))
+
+
+async def test_a_wall_clock_that_went_back_does_not_turn_session_time_back() -> None:
+    clock, log = VirtualClock(), MoodyLog()
+    async with killed(ScriptedStage(), log, clock) as hub:
+        old = await hub.open(opening())
+        clock.advance(10_000_000)
+        ask(old)
+        await settle()
+    clock.jump_wall(-3_600_000_000)
+    async with world(log=log, clock=clock) as here:
+        times = [entry.at for entry in await here.recorded(old.session)]
+        assert times == sorted(times)
+        assert times[-1] == 10_000_000
+
+
+async def test_a_log_that_cannot_be_folded_does_not_keep_the_server_from_starting() -> None:
+    clock, log = VirtualClock(), MoodyLog()
+    async with killed(ScriptedStage(), log, clock) as hub:
+        bad = await hub.open(opening("bad"))
+        good = await hub.open(opening("good"))
+    recorded = await log.read(bad.session, 0)
+    await log.save_snapshot(bad.session, Snapshot(seq=1, version=core.STATE_VERSION, state=core.dump(core.new())))
+    assert len(recorded) == 1
+    async with world(log=log, clock=clock) as here:
+        assert here.hub.recovered.is_set()
+        assert here.hub.session(good.session) is not None
+
+
+async def test_a_snapshot_of_another_version_is_ignored() -> None:
+    async with world() as here:
+        attachment = await here.hub.open(opening())
+        await settle()
+        await here.log.save_snapshot(
+            attachment.session, Snapshot(seq=1, version=core.STATE_VERSION + 1, state=b"?")
+        )
+        folded = await fold(here.log, attachment.session)
+        assert folded is not None
+        assert (folded.head, folded.session.id) == (1, attachment.session)
+        await here.log.save_snapshot(attachment.session, Snapshot(seq=1, version=core.STATE_VERSION, state=b"?"))
+        again = await fold(here.log, attachment.session)
+        assert again == folded
+        assert await fold(here.log, "duplex-none") is None
+
+
+async def test_the_same_with_sqlite(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    pcm = b"\x00\x20" * 16_000
+    with DataDirectory(tmp_path) as data:
+        log = await SqliteLog.open(data, writer="inline")
+        async with Hub(log, log.samples, InlineHost(EchoStage()), ECHO, FEW, clock, SECRET) as hub:
+            old = await hub.open(opening())
+            old.append(AppendRequest(data=pcm, speech=True))
+            old.send(CommitInput(attachment=1, create_response=True))
+            with old.cursor() as cursor, anyio.fail_after(20):
+                async for entry in cursor:
+                    if any(isinstance(event, ResponseEnded) for event in entry.transaction.events):
+                        break
+        await log.aclose()
+    clock.advance(1_000_000)
+    with DataDirectory(tmp_path) as data:
+        log = await SqliteLog.open(data, writer="thread")
+        async with Hub(log, log.samples, InlineHost(EchoStage()), ECHO, FEW, clock, SECRET) as hub:
+            with anyio.fail_after(20):
+                await hub.recovered.wait()
+                new = await hub.resume(
+                    Resumption(session=old.session, token=old.token or "", control_id="r", last_number=0)
+                )
+                missed = [entry async for entry in new.replay()]
+            sound = b"".join(data for entry in missed for data in entry.sound.values())
+            assert len(sound) == 48_000
+            assert isinstance(new.entry.transaction.events[0], SessionResumed)
+            recorded = await log.read(old.session, 0)
+            assert replay(recorded).identical
+            assert [entry.term for entry in recorded] == sorted(entry.term for entry in recorded)
+        await log.aclose()
