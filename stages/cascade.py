@@ -36,10 +36,8 @@ from antiphon.stages.whisper import WhisperRecogniser
 WORKERS = 8
 """Turns that are worked on at once; more wait. Each takes two threads, most of them waiting for a model."""
 
-DEFAULT_INSTRUCTIONS = (
-    "You are a friendly voice assistant. You speak English. Answer in one or two short sentences, "
-    "in plain spoken words without lists or markup."
-)
+DEFAULT_INSTRUCTIONS = "You are a helpful AI assistant. Answer in one or two short spoken sentences."
+"""What the small default model follows best of what was tried; a client's own instructions replace it."""
 
 
 class CascadeSettings(Struct, frozen=True, kw_only=True):
