@@ -10,9 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # `suite` gives the same examples on every run, so that a red run is red for everybody. `explore` looks for
 # new ones: HYPOTHESIS_PROFILE=explore make test
-settings.register_profile(
-    "suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
+settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("explore", deadline=None, max_examples=2_000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 

@@ -24,9 +24,7 @@ PLANTED = (
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    done = subprocess.run(
-        [str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-4_000:]
     return done.stdout
 
@@ -85,9 +83,7 @@ def test_the_wheel_holds_the_six_folders_and_their_data(checkout: Path, wheel: P
 
 def test_the_wheel_names_its_licence_and_its_command(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        info = {
-            name.partition(".dist-info/")[2]: name for name in archive.namelist() if ".dist-info/" in name
-        }
+        info = {name.partition(".dist-info/")[2]: name for name in archive.namelist() if ".dist-info/" in name}
         metadata = archive.read(info["METADATA"]).decode()
         commands = archive.read(info["entry_points.txt"]).decode()
     assert "License-Expression: Apache-2.0" in metadata
@@ -95,9 +91,7 @@ def test_the_wheel_names_its_licence_and_its_command(wheel: Path) -> None:
     assert "antiphon = antiphon.transport.cli:main" in commands
 
 
-def test_the_installed_wheel_imports_without_the_checkout(
-    checkout: Path, installed: Path, root: Path
-) -> None:
+def test_the_installed_wheel_imports_without_the_checkout(checkout: Path, installed: Path, root: Path) -> None:
     """Everything but the kernels and the concrete stages imports with the core's dependencies alone."""
     folders = ("events", "sessions", "engine", "transport")
     modules = ["antiphon.stages.base"]

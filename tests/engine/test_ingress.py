@@ -32,10 +32,10 @@ class Slow(ScoringService):
         stream.cut(pcm16)
         self.waiting.append((pcm16, done))
 
-    def answer(self, *values: int) -> None:
+    def answer(self, *values: int, failed: bool = False) -> None:
         done = self.waiting.pop(0)[1]
         assert callable(done)
-        done(Scores(values))
+        done(Scores(values, failed=failed))
 
 
 async def received(here: World, session: str) -> list[AudioReceived]:
@@ -186,6 +186,17 @@ async def test_sound_behind_an_update_is_understood_as_the_update_says() -> None
         await settle()
         assert await order(here, attachment.session) == ["UpdateSession", "AppendAudio", "Heartbeat"]
         assert [event.ref.size for event in await received(here, attachment.session)] == [320]
+
+
+async def test_a_scorer_that_fails_is_told_and_the_sound_is_kept() -> None:
+    scoring = Slow()
+    async with world(scorer=scoring) as here:
+        attachment = await here.hub.open(opening(patch=ConfigPatch(turn_detection=TurnDetection())))
+        attachment.append(AppendRequest(data=bytes(FRAME_BYTES), event_id="mine"))
+        scoring.answer(failed=True)
+        await settle()
+        assert await codes(here, attachment.session) == ["server_vad_unavailable"]
+        assert len(await received(here, attachment.session)) == 1
 
 
 async def test_every_wire_byte_is_given_back_exactly_once() -> None:

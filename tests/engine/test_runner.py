@@ -10,7 +10,7 @@ from antiphon.engine.inline import InlineClient
 from antiphon.engine.opening import Resumption
 from antiphon.engine.runner import CLIENT_INBOX, RUN_AHEAD, SNAPSHOT_AFTER, Runner
 from antiphon.engine.settings import HubSettings
-from antiphon.events.commands import AppendAudio, CancelResponse, Heartbeat, Tick
+from antiphon.events.commands import CancelResponse, Heartbeat, Tick
 from antiphon.events.events import (
     AudioDelta,
     ErrorReported,
@@ -22,9 +22,9 @@ from antiphon.events.events import (
 from antiphon.events.log import Unavailable
 from antiphon.sessions import core
 from antiphon.stages.base import Abort
-from antiphon.stages.scripted import Cue, Finish, Hang, Say, ScriptedStage, Sleep
+from antiphon.stages.scripted import Cue, Finish, Hang, Say, ScriptedStage
 
-from .worlds import TALK, Listener, World, ask, opening, settle, world
+from .worlds import Listener, World, ask, opening, settle, world
 
 pytestmark = pytest.mark.anyio
 
@@ -269,15 +269,3 @@ async def test_a_refusal_for_want_of_decision_waits_for_what_it_rests_on() -> No
             assert answers == []
             here.log.release()
         assert answers == ["resumed", "invalid_resume_token"]
-
-
-async def test_the_sleep_of_a_script_is_the_clocks() -> None:
-    clock_script = (Say("Hi.", 80), Sleep(500), Finish())
-    async with world() as here:
-        stage = here.scripted
-        stage._default = clock_script  # pyright: ignore[reportPrivateUsage]
-        async with InlineClient(here.hub, patch=TALK) as client:
-            client.append_audio(SPOKEN, speech=True)
-            await settle()
-            assert len(await here.commands(client.session, AppendAudio)) == 1
-            await here.advance(500)

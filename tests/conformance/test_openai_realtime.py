@@ -1,0 +1,246 @@
+"""The unmodified openai-python Realtime client (WIRE 10.1): every event parses into the class of its name."""
+
+import base64
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from struct import pack
+from typing import Any, get_args
+
+import anyio
+import pytest
+from openai import AsyncOpenAI
+from openai.resources.realtime.realtime import AsyncRealtimeConnection
+from openai.types.realtime import RealtimeServerEvent
+from pydantic import BaseModel
+
+from tests.transport.held import HeldStage
+from tests.transport.serving import Serving, becomes, serving
+
+pytestmark = pytest.mark.anyio
+
+RATE = 24_000
+PIECE = RATE // 10  # 100 ms
+
+
+def tone(ms: int) -> bytes:
+    """Return a loud 440 Hz tone."""
+    samples = RATE * ms // 1000
+    values = (int(12_000 * math.sin(2 * math.pi * 440 * index / RATE)) for index in range(samples))
+    return b"".join(pack("<h", value) for value in values)
+
+
+def silence(ms: int) -> bytes:
+    """Return digital silence."""
+    return bytes(RATE * ms // 1000 * 2)
+
+
+def _by_type() -> dict[str, type[BaseModel]]:
+    """Return the library's class for each event type that it knows."""
+    union = get_args(get_args(RealtimeServerEvent)[0])
+    return {get_args(kind.model_fields["type"].annotation)[0]: kind for kind in union}
+
+
+CLASSES = _by_type()
+
+
+class Talk:
+    """A connection, and everything that was heard on it."""
+
+    def __init__(self, connection: AsyncRealtimeConnection) -> None:
+        self.say = connection
+        self.heard: list[RealtimeServerEvent] = []
+
+    async def next(self) -> RealtimeServerEvent:
+        """Return the next event; it must be valid for the class that the library has for it."""
+        with anyio.fail_after(10):
+            frame = await self.say.recv_bytes()
+        event = self.say.parse_event(frame)
+        expected = CLASSES[event.type]
+        assert type(event) is expected
+        expected.model_validate_json(frame)
+        self.heard.append(event)
+        return event
+
+    async def until(self, kind: str) -> Any:
+        while (event := await self.next()).type != kind:
+            assert event.type != "error", event
+        return event
+
+    async def append(self, sound: bytes) -> None:
+        for start in range(0, len(sound), PIECE * 2):
+            piece = base64.b64encode(sound[start : start + PIECE * 2]).decode()
+            await self.say.input_audio_buffer.append(audio=piece)
+
+    def kinds(self) -> list[str]:
+        return [event.type for event in self.heard]
+
+
+@asynccontextmanager
+async def talking(served: Serving) -> AsyncIterator[Talk]:
+    async with (
+        AsyncOpenAI(api_key="none", base_url=served.http + "/v1") as client,
+        client.realtime.connect(model="antiphon") as connection,
+    ):
+        talk = Talk(connection)
+        await talk.until("session.created")
+        yield talk
+
+
+RESPONSE = [
+    "response.created",
+    "response.output_item.added",
+    "conversation.item.added",
+    "response.content_part.added",
+]
+
+
+async def test_a_text_turn() -> None:
+    async with serving() as served, talking(served) as talk:
+        await talk.say.session.update(session={"type": "realtime", "output_modalities": ["text"]})
+        updated = await talk.until("session.updated")
+        assert updated.session.output_modalities == ["text"]
+        await talk.say.conversation.item.create(
+            item={
+                "type": "message",
+                "role": "user",
+                "content": [{"type": "input_text", "text": "hello there"}],
+            }
+        )
+        await talk.until("conversation.item.done")
+        await talk.say.response.create()
+        done = (await talk.until("response.done")).response
+        await talk.until("rate_limits.updated")
+        assert done.status == "completed"
+        assert done.output[0].content[0].type == "output_text"
+        assert "hello there" in done.output[0].content[0].text
+        assert done.usage is not None
+        begin = talk.kinds().index("response.created")
+        kinds = [kind for kind in talk.kinds()[begin:] if kind != "response.output_text.delta"]
+        assert kinds == [
+            *RESPONSE,
+            "response.output_text.done",
+            "response.content_part.done",
+            "response.output_item.done",
+            "conversation.item.done",
+            "response.done",
+            "rate_limits.updated",
+        ]
+        words = "".join(event.delta for event in talk.heard if event.type == "response.output_text.delta")
+        assert words == done.output[0].content[0].text
+
+
+async def test_a_voice_turn_with_server_vad() -> None:
+    async with serving() as served, talking(served) as talk:
+        await talk.append(silence(300) + tone(800) + silence(800))
+        started = await talk.until("input_audio_buffer.speech_started")
+        stopped = await talk.until("input_audio_buffer.speech_stopped")
+        committed = await talk.until("input_audio_buffer.committed")
+        added = await talk.until("conversation.item.added")
+        finished = await talk.until("conversation.item.done")
+        assert started.item_id == stopped.item_id == committed.item_id == added.item.id == finished.item.id
+        assert 0 <= started.audio_start_ms <= 300
+        assert stopped.audio_end_ms >= 1500
+        done = (await talk.until("response.done")).response
+        assert done.status == "completed"
+        assert done.output[0].content[0].type == "output_audio"
+        sound = b"".join(
+            base64.b64decode(event.delta) for event in talk.heard if event.type == "response.output_audio.delta"
+        )
+        assert len(sound) / 2 / RATE == pytest.approx(1.6, abs=0.4)
+
+
+async def test_push_to_talk() -> None:
+    async with serving() as served, talking(served) as talk:
+        await talk.say.session.update(session={"type": "realtime", "audio": {"input": {"turn_detection": None}}})
+        updated = await talk.until("session.updated")
+        assert updated.session.audio.input.turn_detection is None
+        await talk.append(tone(500))
+        await talk.say.input_audio_buffer.commit()
+        await talk.until("input_audio_buffer.committed")
+        await talk.until("conversation.item.added")
+        await talk.until("conversation.item.done")
+        await talk.say.response.create()
+        done = (await talk.until("response.done")).response
+        assert done.status == "completed"
+        assert "input_audio_buffer.speech_started" not in talk.kinds()
+
+
+CUT = [
+    "response.output_audio.done",
+    "response.output_audio_transcript.done",
+    "response.content_part.done",
+    "response.output_item.done",
+    "conversation.item.done",
+    "response.done",
+]
+
+
+async def test_cancelling_a_running_answer() -> None:
+    async with serving(stage=HeldStage()) as served, talking(served) as talk:
+        await talk.say.conversation.item.create(
+            item={"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]}
+        )
+        await talk.say.response.create()
+        await talk.until("response.output_audio.delta")
+        await talk.say.response.cancel()
+        done = (await talk.until("response.done")).response
+        assert done.status == "cancelled"
+        assert done.status_details.reason == "client_cancelled"
+        assert done.output[0].status == "incomplete"
+        assert talk.kinds()[-6:] == CUT
+
+
+async def test_cancelling_nothing() -> None:
+    async with serving() as served, talking(served) as talk:
+        await talk.say.response.cancel()
+        error = await talk.next()
+        assert error.type == "error"
+        assert error.error.code == "response_cancel_not_active"
+        await talk.append(tone(200))
+        await talk.until("input_audio_buffer.speech_started")
+
+
+async def test_speaking_over_an_answer() -> None:
+    async with serving(stage=HeldStage()) as served, talking(served) as talk:
+        await talk.append(tone(500) + silence(700))
+        first = await talk.until("response.output_audio.delta")
+        await talk.append(tone(400))
+        await talk.until("input_audio_buffer.speech_started")
+        begin = len(talk.heard)
+        done = (await talk.until("response.done")).response
+        assert done.status == "cancelled"
+        assert done.status_details.reason == "turn_detected"
+        assert talk.kinds()[begin:] == CUT
+        await talk.say.conversation.item.truncate(item_id=first.item_id, content_index=0, audio_end_ms=40)
+        assert (await talk.until("conversation.item.truncated")).audio_end_ms == 40
+
+
+async def test_items() -> None:
+    async with serving() as served, talking(served) as talk:
+        await talk.say.conversation.item.create(
+            item={
+                "type": "message",
+                "id": "item_mine",
+                "role": "user",
+                "content": [{"type": "input_text", "text": "x"}],
+            }
+        )
+        await talk.until("conversation.item.done")
+        await talk.say.conversation.item.retrieve(item_id="item_mine")
+        assert (await talk.until("conversation.item.retrieved")).item.id == "item_mine"
+        await talk.say.conversation.item.delete(item_id="item_mine")
+        assert (await talk.until("conversation.item.deleted")).item_id == "item_mine"
+        await talk.say.conversation.item.delete(item_id="item_mine")
+        error = await talk.next()
+        assert error.type == "error"
+        assert error.error.code == "item_delete_invalid_item_id"
+
+
+async def test_clearing_the_buffer_and_closing() -> None:
+    async with serving() as served:
+        async with talking(served) as talk:
+            await talk.append(tone(200))
+            await talk.say.input_audio_buffer.clear()
+            await talk.until("input_audio_buffer.cleared")
+        await becomes(lambda: not served.hub.statistics().admitted)

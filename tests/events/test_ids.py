@@ -1,0 +1,83 @@
+"""Identifiers: derived, shaped, and inverted (BEHAVIOURS A)."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.events import ids
+
+SESSION = st.from_regex(r"(sess_|duplex-)[0-9a-f]{1,32}", fullmatch=True)
+COUNT = st.integers(0, 2**40)
+
+
+def test_a9_ids_depend_on_nothing_but_their_arguments() -> None:
+    assert ids.response_id("s", 1) == ids.response_id("s", 1)
+    assert ids.response_id("s", 1) != ids.response_id("s", 2)
+    assert ids.response_id("s", 1)[5:] != ids.item_id("s", 1)[5:]
+    assert ids.derive("a", "b", 1) != ids.derive("a\0b", "", 1)
+
+
+def test_wire_3_ids_have_their_shape() -> None:
+    for made, prefix in (
+        (ids.response_id("s", 1), "resp_"),
+        (ids.item_id("s", 1), "item_"),
+        (ids.call_id("s", 1), "call_"),
+        (ids.conversation_id("s"), "conv_"),
+        (ids.event_id(1, 2, 3), "event_"),
+        (ids.new_session_id("sess_"), "sess_"),
+        (ids.new_session_id("duplex-"), "duplex-"),
+    ):
+        assert re.fullmatch(prefix + "[0-9a-f]{32}", made)
+    assert ids.assistant_item_id("resp_x") == "item_resp_x"
+
+
+def test_a1_session_ids_are_drawn_and_their_prefix_checked() -> None:
+    assert ids.new_session_id("sess_") != ids.new_session_id("sess_")
+    with pytest.raises(ValueError, match="not 'other'"):
+        ids.new_session_id("other")
+
+
+@given(SESSION, COUNT, COUNT)
+def test_a11_a_request_id_says_whose_it_is(session: str, epoch: int, turn: int) -> None:
+    assert ids.parse_request(ids.turn_request(session, epoch, turn)) == ids.RequestName(session, epoch, turn)
+    assert ids.parse_request(ids.resident_request(session, epoch)) == ids.RequestName(session, epoch, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "s",
+        "s.e",
+        ".e1",
+        "s.e01",
+        "s.e1.turn",
+        "s.e1.turn01",
+        "s.e1.turnx",
+        "s.e1x",
+        "s.e-1",
+        "s.e١",
+        "s.e1.turn١",
+    ],
+)
+def test_a11_look_alikes_are_nobodys(text: str) -> None:
+    assert ids.parse_request(text) is None
+
+
+@given(st.integers(0, 2**63), st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
+def test_an_event_id_can_be_inverted(seq: int, index: int, part: int) -> None:
+    assert ids.parse_event_id(ids.event_id(seq, index, part)) == ids.EventPosition(seq, index, part)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "event_", "event_" + "g" * 32, "0" * 32, "event_" + "0" * 31, "event_" + "F" * 32]
+)
+def test_what_is_not_an_event_id(text: str) -> None:
+    assert ids.parse_event_id(text) is None
+
+
+def test_b20_a_fingerprint_tells_bodies_apart() -> None:
+    assert ids.fingerprint(b"a") == ids.fingerprint(b"a") != ids.fingerprint(b"b")
+    assert len(ids.fingerprint(b"")) == 32

@@ -1,0 +1,532 @@
+"""Input: appends, the byte budget, turns found in scores, overlap, commit and clear (BEHAVIOURS E, F)."""
+
+import msgspec
+
+from antiphon.events import commands as cmd
+from antiphon.events import effects as fx
+from antiphon.events import events as ev
+from antiphon.events.audio import SampleRef
+from antiphon.events.config import ConfigPatch, Limits, TurnDetection
+from antiphon.events.items import AudioPart, Message
+from antiphon.sessions.plugins import CASCADE
+
+from tests.sessions.world import FRAME, QUICK_VAD, World, capable, error, kinds, only
+
+LISTENS = msgspec.structs.replace(QUICK_VAD, interrupt_response=False)
+
+
+def spoken(world: World, frames: int = 5) -> list[ev.AnyEvent]:
+    """Speak and fall silent until the detector closes the turn; return the events of the last append."""
+    world.append(frames, score=900)
+    return world.append(10, score=0)
+
+
+# -- appends and the byte budget -----------------------------------------------------------------------------
+
+
+def test_sound_lies_in_the_stream_where_the_counter_stands() -> None:
+    world = World(dialect="ga")
+    assert only(world.append(2), ev.AudioReceived).ref == SampleRef("in", 0, 2 * FRAME)
+    assert only(world.append(1), ev.AudioReceived).ref == SampleRef("in", 2 * FRAME, FRAME)
+    assert world.session.input.reserved == 3 * FRAME
+
+
+def test_e6_a_model_without_audio_input_refuses_it() -> None:
+    world = World(capabilities=capable(CASCADE.capabilities, supports_input_append=False))
+    assert error(world.append()) == "invalid_input_modality"
+
+
+def test_e12_an_append_over_the_budget_is_refused() -> None:
+    world = World(limits=Limits(input_bytes=3 * FRAME))
+    world.append(3)
+    assert error(world.append()) == "input_backpressure"
+    assert world.session.input.position == 3 * FRAME
+
+
+def test_e12_the_budget_counts_what_came_over_the_wire() -> None:
+    world = World(limits=Limits(input_bytes=FRAME))
+    big = cmd.AppendAudio(attachment=1, size=10, wire_bytes=FRAME + 1)
+    assert error(world.do(big)) == "input_backpressure"
+
+
+def test_p27_committed_sound_is_held_until_a_request_has_it() -> None:
+    world = World(limits=Limits(input_bytes=4 * FRAME))
+    world.append(2)
+    world.commit()
+    assert (world.session.input.reserved, world.session.input.keep_from) == (2 * FRAME, 0)
+    world.append(2)
+    world.commit()
+    assert world.session.input.reserved == 4 * FRAME
+    assert error(world.append()) == "input_backpressure"
+    world.respond()
+    assert (world.session.input.reserved, world.session.input.keep_from) == (0, 4 * FRAME)
+
+
+def test_e28_clear_gives_back_committed_sound_too() -> None:
+    world = World()
+    world.append(2)
+    world.commit()
+    world.append()
+    assert kinds(world.clear()) == ["InputCleared"]
+    assert world.session.input.reserved == 0
+    assert world.session.turn.unanswered == 1
+
+
+def test_p27_silence_that_nobody_keeps_is_not_held_behind_a_turn_without_answer() -> None:
+    quiet = msgspec.structs.replace(QUICK_VAD, create_response=False)
+    world = World(dialect="ga", vad=quiet, limits=Limits(input_bytes=100 * FRAME))
+    spoken(world)
+    held = world.session.input.reserved
+    for _ in range(30):
+        assert world.append(10, score=0)
+    assert world.session.input.reserved < held + 30 * FRAME
+
+
+def test_p27_nothing_is_held_behind_the_terminal() -> None:
+    world = World()
+    world.append(2)
+    world.commit()
+    world.append(2)
+    world.close()
+    assert world.session.input.reserved == 0
+
+
+# -- without server VAD --------------------------------------------------------------------------------------
+
+
+def test_wire_6_1_a_duplex_append_with_speech_announces_it_once() -> None:
+    world = World()
+    started = only(world.append(2), ev.SpeechStarted)
+    assert (started.audio_start_ms, started.start) == (0, 0)
+    assert kinds(world.append()) == ["AudioReceived"]
+    assert world.session.turn.state == "user_speaking"
+    events = world.commit()
+    assert only(events, ev.SpeechStopped).audio_end_ms == 96
+    assert only(events, ev.InputCommitted).item_id == started.item_id
+
+
+def test_wire_6_1_ga_announces_nothing_without_a_detector() -> None:
+    world = World(dialect="ga")
+    assert kinds(world.append()) == ["AudioReceived"]
+    assert kinds(world.append(speech=False)) == ["AudioReceived"]
+    assert world.session.input.reserved == 2 * FRAME
+
+
+def test_e23_silence_is_not_buffered_and_told_once() -> None:
+    world = World()
+    events = world.append(speech=False)
+    assert kinds(events) == ["AudioReceived", "ListenDecided"]
+    assert only(events, ev.ListenDecided).response_id is None
+    assert kinds(world.append(speech=False)) == ["AudioReceived"]
+    assert world.session.input.reserved == 0
+    assert only(world.append(), ev.SpeechStarted).audio_start_ms == 64
+
+
+def test_e23_silence_inside_an_utterance_is_kept() -> None:
+    world = World()
+    world.append()
+    assert kinds(world.append(speech=False)) == ["AudioReceived"]
+    assert world.session.input.reserved == 2 * FRAME
+
+
+def test_e23_silence_during_a_response_says_nothing() -> None:
+    world = World()
+    world.begin()
+    assert kinds(world.append(speech=False)) == ["AudioReceived"]
+
+
+def test_an_auto_session_hears_every_piece_at_once() -> None:
+    world = World(plugin="echo", auto=True)
+    events = world.append()
+    assert kinds(events) == ["SpeechStarted", "RequestSubmitted", "AudioReceived"]
+    feed = [effect for effect in world.effects(events) if isinstance(effect, fx.FeedStage)]
+    assert feed == [fx.FeedStage(request="duplex-1.e0", ref=SampleRef("in", 0, FRAME), seq=1)]
+    quiet = world.append(speech=False)
+    assert only(quiet, ev.AudioReceived).feed == "duplex-1.e0"
+    assert world.session.input.reserved == 0
+    assert kinds(world.append(speech=False)) == ["AudioReceived"]
+
+
+def test_an_auto_session_does_not_say_that_it_listens() -> None:
+    world = World(plugin="echo", auto=True)
+    assert kinds(world.append(speech=False)) == ["RequestSubmitted", "AudioReceived"]
+
+
+# -- server VAD ----------------------------------------------------------------------------------------------
+
+
+def test_f5_speech_starts_after_enough_frames_with_its_padding() -> None:
+    world = World(dialect="ga", vad=QUICK_VAD)
+    world.append(20, score=0)
+    assert kinds(world.append(1, score=900)) == ["AudioReceived"]
+    started = only(world.append(1, score=900), ev.SpeechStarted)
+    assert started.audio_start_ms == 20 * 32 - 300
+    assert started.start == (20 * 512 - 4800) * 2
+    assert world.session.input.start == started.start
+
+
+def test_wire_6_1_sound_before_the_padding_is_forgotten() -> None:
+    world = World(dialect="ga", vad=QUICK_VAD)
+    for _ in range(40):
+        world.append(10, score=0)
+    assert world.session.input.reserved <= (4800 + 512) * 2
+    before = world.session.input.start
+    started = only(world.append(2, score=900), ev.SpeechStarted)
+    assert started.start >= before
+
+
+def test_f11_a_stop_commits_and_answers() -> None:
+    world = World(dialect="ga", vad=QUICK_VAD)
+    started = only(world.append(5, score=900), ev.SpeechStarted)
+    events = world.append(10, score=0)
+    assert kinds(events) == [
+        "AudioReceived",
+        "SpeechStopped",
+        "InputCommitted",
+        "ItemCreated",
+        "ResponseCreated",
+        "RequestSubmitted",
+    ]
+    committed = only(events, ev.InputCommitted)
+    assert only(events, ev.SpeechStopped).audio_end_ms == 480
+    assert committed.item_id == started.item_id == only(events, ev.SpeechStopped).item_id
+    assert committed.ref == SampleRef("in", 0, 15 * FRAME)
+    assert not committed.no_response
+    item = only(events, ev.ItemCreated).item
+    assert item == Message(id=started.item_id, role="user", content=(AudioPart(None, committed.ref, 16_000, 480),))
+    (submit,) = world.effects(events)
+    assert isinstance(submit, fx.SubmitToStage)
+    assert submit.payload.items == (item,)
+
+
+def test_wire_6_2_a_stop_without_create_response_only_commits() -> None:
+    world = World(dialect="ga", vad=msgspec.structs.replace(QUICK_VAD, create_response=False))
+    events = spoken(world)
+    assert kinds(events)[-2:] == ["InputCommitted", "ItemCreated"]
+    assert only(events, ev.InputCommitted).no_response
+
+
+def test_f7_start_and_stop_in_one_append() -> None:
+    world = World(dialect="ga", vad=QUICK_VAD)
+    events = world.append(scores=(900, 900) + (0,) * 10)
+    assert kinds(events)[:4] == ["AudioReceived", "SpeechStarted", "SpeechStopped", "InputCommitted"]
+
+
+def test_f7_stop_and_start_in_one_append_are_one_utterance() -> None:
+    world = World(dialect="ga", vad=QUICK_VAD)
+    first = only(world.append(4, score=900), ev.SpeechStarted)
+    events = world.append(scores=(0,) * 10 + (900, 900))
+    assert kinds(events) == ["AudioReceived", "SpeechStopped", "SpeechStarted"]
+    assert only(events, ev.SpeechStarted).item_id == first.item_id
+    assert world.session.input.start == 0
+
+
+def test_f8_nothing_before_the_last_commit_belongs_to_the_next_utterance() -> None:
+    world = World(dialect="ga", vad=QUICK_VAD)
+    spoken(world)
+    started = only(world.append(2, score=900), ev.SpeechStarted)
+    assert started.audio_start_ms == 15 * 32
+
+
+def test_the_first_frame_of_an_append_may_have_begun_before_it() -> None:
+    world = World(dialect="ga", vad=msgspec.structs.replace(QUICK_VAD, prefix_padding_ms=0))
+    world.do(cmd.AppendAudio(attachment=1, size=400))
+    world.do(cmd.AppendAudio(attachment=1, size=FRAME * 2 - 400, scores=(0, 900), lead=200))
+    started = only(world.do(cmd.AppendAudio(attachment=1, size=FRAME, scores=(900,), lead=0)), ev.SpeechStarted)
+    assert started.audio_start_ms == 32
+
+
+def test_a_session_with_a_detector_ignores_appends_without_scores() -> None:
+    world = World(vad=QUICK_VAD)
+    assert kinds(world.append()) == ["AudioReceived"]
+
+
+def test_f11_in_an_auto_session_a_stop_does_not_commit() -> None:
+    world = World(plugin="echo", auto=True, vad=QUICK_VAD)
+    world.append(4, score=900)
+    assert kinds(world.append(10, score=0)) == ["SpeechStopped", "AudioReceived"]
+    assert only(world.append(2, score=900), ev.SpeechStarted).audio_start_ms == 14 * 32 - 300
+
+
+def test_l4_a_detector_replaced_in_mid_utterance_does_not_announce_it_twice() -> None:
+    world = World(vad=QUICK_VAD)
+    started = only(world.append(5, score=900), ev.SpeechStarted)
+    slower = msgspec.structs.replace(QUICK_VAD, silence_duration_ms=640)
+    world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(turn_detection=slower)))
+    assert kinds(world.append(5, score=900)) == ["AudioReceived"]
+    events = world.append(20, score=0)
+    assert only(events, ev.SpeechStopped).item_id == started.item_id
+    assert only(events, ev.InputCommitted).ref == SampleRef("in", 0, 30 * FRAME)
+
+
+# -- overlap -------------------------------------------------------------------------------------------------
+
+
+def test_f15_row_17_speech_interrupts_the_answer_in_the_same_decision() -> None:
+    world = World(vad=QUICK_VAD)
+    spoken(world)
+    world.produce("One two three", 900)
+    world.wait(236)
+    events = world.append(2, score=900)
+    assert kinds(events) == [
+        "AudioReceived",
+        "SpeechStarted",
+        "OverlapDecided",
+        "Interrupted",
+        "HistoryCut",
+        "ResponseEnded",
+    ]
+    decided = only(events, ev.OverlapDecided)
+    assert (decided.action, decided.reason) == ("barge_in", "server_vad_speech_started")
+    assert only(events, ev.HistoryCut).ms == 300
+    ended = only(events, ev.ResponseEnded)
+    assert (ended.status, ended.reason) == ("cancelled", "turn_detected")
+    assert world.session.epoch == 1
+    assert world.effects(events) == [fx.AbortRequests(requests=("duplex-1.e0.turn0",))]
+    assert world.session.turn.state == "user_speaking"
+
+
+def test_f15_row_17_speech_voids_sound_that_is_still_played() -> None:
+    world = World(dialect="ga", vad=QUICK_VAD)
+    response_id = world.answer("One two three", 900)
+    world.wait(236)
+    events = world.append(2, score=900)
+    assert kinds(events)[2:] == ["OverlapDecided", "Interrupted", "HistoryCut", "OutputCleared"]
+    cleared = only(events, ev.OutputCleared)
+    assert (cleared.response_id, cleared.asked) == (response_id, False)
+
+
+def test_f15_row_14_a_session_that_does_not_interrupt_listens() -> None:
+    world = World(vad=LISTENS)
+    spoken(world)
+    world.produce("One", 300)
+    decided = only(world.append(2, score=900), ev.OverlapDecided)
+    assert (decided.action, decided.reason, decided.policy) == ("listen", "policy_listen_only", "listen_only")
+    assert world.session.epoch == 0
+
+
+def test_f15_row_15_a_model_that_cannot_be_interrupted_listens() -> None:
+    world = World(vad=QUICK_VAD, capabilities=capable(CASCADE.capabilities, supports_barge_in=False))
+    spoken(world)
+    decided = only(world.append(2, score=900), ev.OverlapDecided)
+    assert (decided.action, decided.reason) == ("listen", "barge_in_unsupported")
+    assert error(world.barge_in()) == "barge_in_unsupported"
+
+
+def test_f17_in_an_auto_session_the_sound_that_cut_in_is_heard_by_the_new_epoch() -> None:
+    world = World(plugin="echo", auto=True, vad=QUICK_VAD)
+    world.append(4, score=0)
+    world.produce("echo", 500, request=world.resident)
+    events = world.append(2, score=900)
+    assert kinds(events) == [
+        "SpeechStarted",
+        "OverlapDecided",
+        "Interrupted",
+        "HistoryCut",
+        "ResponseEnded",
+        "RequestSubmitted",
+        "AudioReceived",
+    ]
+    assert only(events, ev.AudioReceived).feed == "duplex-1.e1"
+    assert world.effects(events)[0] == fx.AbortRequests(requests=("duplex-1.e0",))
+    assert world.effects(events)[-1] == fx.FeedStage(
+        request="duplex-1.e1", ref=SampleRef("in", 4 * FRAME, 2 * FRAME), seq=1
+    )
+
+
+def test_wire_6_2_a_turn_that_ends_during_an_answer_is_answered_behind_it() -> None:
+    world = World(vad=LISTENS)
+    spoken(world)
+    world.produce("One", 300)
+    world.append(5, score=900)
+    assert kinds(world.append(10, score=0))[-1] == "AnswerDeferred"
+    assert world.session.turn.deferred
+    events = world.finish()
+    assert kinds(events) == ["RequestFinished", "ResponseEnded", "ResponseCreated", "RequestSubmitted"]
+    assert not world.session.turn.deferred
+
+
+def test_p41_an_answer_stays_before_what_was_said_after_its_announcement() -> None:
+    world = World(vad=LISTENS)
+    first = only(spoken(world), ev.ItemCreated).item.id
+    world.append(5, score=900)
+    second = only(world.append(10, score=0), ev.ItemCreated).item.id
+    started = only(world.produce("One", 300), ev.OutputStarted)
+    assert started.previous_item_id == first
+    assert world.session.conversation.order == [first, started.item.id, second]
+
+
+# -- commit --------------------------------------------------------------------------------------------------
+
+
+def test_e30_a_commit_of_nothing_is_refused() -> None:
+    assert error(World().commit()) == "input_audio_buffer_empty"
+    assert error(World(dialect="ga").commit()) == "input_audio_buffer_empty"
+
+
+def test_wire_2_3_ga_commits_at_least_100_ms() -> None:
+    world = World(dialect="ga")
+    world.append(3)
+    refused = world.commit()[0]
+    assert isinstance(refused, ev.ErrorReported)
+    assert "at least 100ms of audio, but buffer only has 96.00ms" in refused.message
+    assert world.session.input.reserved == 3 * FRAME
+    world.append(1)
+    assert kinds(world.commit()) == ["InputCommitted", "ItemCreated"]
+
+
+def test_duplex_commits_anything_that_was_said() -> None:
+    world = World()
+    world.do(cmd.AppendAudio(attachment=1, size=2))
+    assert "InputCommitted" in kinds(world.commit())
+
+
+def test_a_model_that_decides_on_turns_takes_no_commit() -> None:
+    world = World(capabilities=capable(CASCADE.capabilities, supports_client_commit=False))
+    world.append()
+    assert error(world.commit()) == "unsupported"
+
+
+def test_e37_a_commit_answers_only_if_it_is_asked_to() -> None:
+    for dialect, wanted, answered in (
+        ("duplex", None, False),
+        ("duplex", True, True),
+        ("ga", None, False),
+        ("ga", True, True),
+        ("ga", False, False),
+    ):
+        world = World(dialect="ga" if dialect == "ga" else "duplex")
+        world.append(4)
+        events = world.commit(wanted)
+        assert ("ResponseCreated" in kinds(events)) == answered
+        assert only(events, ev.InputCommitted).no_response != answered
+
+
+def test_wire_2_3_an_auto_response_session_answers_every_commit() -> None:
+    for wanted in (None, False):
+        world = World(auto=True)
+        world.append(4)
+        assert "ResponseCreated" in kinds(world.commit(wanted))
+
+
+def test_e31_a_commit_of_an_auto_session_makes_an_item_and_no_request() -> None:
+    world = World(plugin="echo", auto=True)
+    world.append(4)
+    events = world.commit()
+    assert kinds(events) == ["SpeechStopped", "InputCommitted", "ItemCreated"]
+    assert only(events, ev.InputCommitted).ref is None
+    assert world.session.input.reserved == 0
+
+
+def test_e30_the_hints_of_all_appends_are_the_transcript() -> None:
+    world = World()
+    world.append(transcript="Good ")
+    world.append(transcript="morning")
+    events = world.commit()
+    assert only(events, ev.InputCommitted).transcript == "Good morning"
+    assert world.shown(only(events, ev.InputCommitted).item_id) == "Good morning"
+
+
+def test_e34_a_commit_of_silence_makes_no_turn() -> None:
+    world = World()
+    world.append(speech=False)
+    events = world.commit(create_response=True)
+    assert kinds(events) == ["InputCommitted", "ListenDecided"]
+    committed = only(events, ev.InputCommitted)
+    assert (committed.empty, committed.is_speech, committed.no_response) == (True, False, True)
+    assert world.session.turn.commits == 0
+    assert world.session.conversation.order == []
+
+
+def test_e34_the_clients_own_verdict_makes_a_commit_silent() -> None:
+    world = World()
+    world.append()
+    assert kinds(world.commit(is_speech=False)) == ["SpeechStopped", "InputCommitted", "ListenDecided"]
+    assert world.session.input.reserved == 0
+    assert kinds(world.commit(is_speech=False)) == ["InputCommitted", "ListenDecided"]
+
+
+def test_wire_2_3_ga_commits_silence_like_anything_else() -> None:
+    world = World(dialect="ga")
+    world.append(4, speech=False)
+    assert kinds(world.commit(is_speech=False)) == ["InputCommitted", "ItemCreated"]
+
+
+def test_e14_not_too_many_turns_wait_for_an_answer() -> None:
+    world = World(limits=Limits(pending_commits=2))
+    world.begin()
+    for _ in range(2):
+        world.append()
+        assert kinds(world.commit(create_response=True))[-1] == "AnswerDeferred"
+    world.append()
+    assert error(world.commit(create_response=True)) == "input_backpressure"
+    world.finish()
+    assert "InputCommitted" in kinds(world.commit(create_response=True))
+
+
+# -- clear and cancel ----------------------------------------------------------------------------------------
+
+
+def test_wire_2_4_clear_answers_also_when_there_was_nothing() -> None:
+    assert kinds(World().clear()) == ["InputCleared"]
+
+
+def test_g37_clear_ends_the_utterance_and_spares_the_answer() -> None:
+    world = World()
+    world.begin()
+    world.append()
+    assert kinds(world.clear()) == ["InputCleared"]
+    assert world.session.response is not None
+    assert world.session.turn.state == "idle"
+    assert world.session.input.item_id is None
+
+
+def test_e29_input_cancel_interrupts_and_clears_last() -> None:
+    world = World()
+    world.begin()
+    world.append()
+    events = world.do(cmd.CancelInput(attachment=1))
+    assert kinds(events) == ["Interrupted", "ResponseEnded", "InputCleared"]
+    assert only(events, ev.ResponseEnded).reason == "client_cancelled"
+    assert kinds(world.do(cmd.CancelInput(attachment=1))) == ["InputCleared"]
+    assert world.session.epoch == 1
+
+
+def test_wire_2_16_barge_in_drops_what_was_not_committed() -> None:
+    world = World()
+    world.begin()
+    world.append()
+    events = world.barge_in()
+    assert kinds(events) == ["Interrupted", "ResponseEnded", "InputDropped"]
+    assert (only(events, ev.ResponseEnded).reason, only(events, ev.ResponseEnded).cause) == (
+        "turn_detected",
+        "barge_in",
+    )
+    assert world.session.input.reserved == 0
+
+
+def test_wire_2_16_barge_in_without_input_drops_nothing() -> None:
+    world = World()
+    world.begin()
+    assert kinds(world.barge_in()) == ["Interrupted", "ResponseEnded"]
+    assert world.session.turn.state == "barge_in"
+
+
+def test_design_5_1_barge_in_of_an_idle_session_keeps_the_epoch() -> None:
+    world = World()
+    assert kinds(world.barge_in()) == ["InputCleared"]
+    assert world.session.epoch == 0
+
+
+def test_g30_barge_in_of_a_listening_resident_keeps_its_memory() -> None:
+    world = World(plugin="echo", auto=True)
+    world.append()
+    assert kinds(world.barge_in()) == ["InputCleared"]
+    assert world.resident == "duplex-1.e0"
+
+
+def test_a_semantic_detector_waits_as_its_eagerness_says() -> None:
+    world = World(dialect="ga", vad=TurnDetection(type="semantic_vad", eagerness="high"))
+    world.append(5, score=900)
+    assert kinds(world.append(15, score=0)) == ["AudioReceived"]
+    assert "SpeechStopped" in kinds(world.append(1, score=0))

@@ -1,0 +1,456 @@
+"""Any interleaving of clients, stages, timers and restarts: the rules of BEHAVIOURS P hold at every step."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from antiphon.events import commands as cmd
+from antiphon.events import events as ev
+from antiphon.events.audio import AudioFormat, TextMark
+from antiphon.events.config import ConfigPatch, Dialect, Limits, Modality, PlaybackPolicy, TurnDetection
+from antiphon.events.items import AudioPart, FunctionCall, FunctionOutput, Item, Message, TextPart
+from antiphon.sessions import core
+from antiphon.sessions.view import next_deadline
+
+from tests.sessions.world import FRAME, OUT, QUICK_VAD, WALL, World, token
+
+LIMITS = Limits(
+    grace_ms=3_000,
+    idle_ttl_ms=60_000,
+    activation_ms=1_000,
+    max_session_ms=600_000,
+    input_bytes=96 * FRAME,
+    pending_commits=2,
+    items=12,
+)
+DETECTIONS: list[TurnDetection | None] = [
+    None,
+    QUICK_VAD,
+    TurnDetection(silence_duration_ms=96, min_speech_duration_ms=0, interrupt_response=False),
+    TurnDetection(silence_duration_ms=0, prefix_padding_ms=0, create_response=False),
+    TurnDetection(type="semantic_vad", eagerness="high"),
+]
+WORDS = ["", "Well, ", "all is well", ". And you?", " word"]
+SCORES = st.lists(st.sampled_from([0, 400, 600, 990]), max_size=20).map(tuple)
+
+Pick = Callable[[st.SearchStrategy[Any]], Any]
+
+
+def alive(machine: "SessionMachine") -> bool:
+    return machine.world.session.phase == "open"
+
+
+def connected(machine: "SessionMachine") -> bool:
+    return alive(machine) and machine.world.session.lease.attached
+
+
+def has_items(machine: "SessionMachine") -> bool:
+    return connected(machine) and bool(machine.world.session.conversation.order)
+
+
+def was_played(machine: "SessionMachine") -> bool:
+    return connected(machine) and bool(machine.world.session.playouts)
+
+
+def has_worked(machine: "SessionMachine") -> bool:
+    return bool(machine.requests)
+
+
+def works(machine: "SessionMachine") -> bool:
+    return alive(machine) and bool(machine.world.session.requests)
+
+
+def items(pick: Pick, world: World) -> Item:
+    """Draw an item, of an id that may be taken, invented, or promised to something else."""
+    known = list(world.session.conversation.order)
+    promised = [world.session.input.item_id or ""]
+    if world.session.response is not None:
+        promised.append(world.session.response.head.item_id)
+    item_id = pick(st.sampled_from(["", "", "", "mine", "no good id", *known, *promised]))
+    kind = pick(st.sampled_from(["user", "assistant", "system", "call", "output"]))
+    if kind == "call":
+        return FunctionCall(id=item_id, call_id=pick(st.sampled_from("ab")), name="f", arguments="{}")
+    if kind == "output":
+        return FunctionOutput(id=item_id, call_id=pick(st.sampled_from("ab")), output="1")
+    part = pick(st.sampled_from([TextPart("Hello."), AudioPart("Hello.")]))
+    return Message(id=item_id, role=kind, content=(part,))
+
+
+def item_ids(pick: Pick, world: World) -> str:
+    return pick(st.sampled_from(["", "none", *world.session.conversation.order]))
+
+
+def response_ids(pick: Pick, world: World) -> str | None:
+    return pick(st.sampled_from([None, None, "resp_none", *world.session.playouts]))
+
+
+def patches(pick: Pick) -> ConfigPatch:
+    return pick(
+        st.sampled_from(
+            [
+                ConfigPatch(instructions="Be brief."),
+                ConfigPatch(voice="alloy"),
+                ConfigPatch(voice="nobody"),
+                ConfigPatch(model="another"),
+                ConfigPatch(playback_policy="ack_only"),
+                ConfigPatch(output_modalities=("text",)),
+                ConfigPatch(output_modalities=("audio",)),
+                ConfigPatch(output_format=AudioFormat("g711_ulaw", 8_000)),
+                ConfigPatch(overlap_policy="barge_in_on_speech"),
+                ConfigPatch(auto_response=True),
+                ConfigPatch(auto_response=False),
+                *(ConfigPatch(turn_detection=detection) for detection in DETECTIONS),
+            ]
+        )
+    )
+
+
+class SessionMachine(RuleBasedStateMachine):
+    """Commands of every kind against one session; `World` checks the rules after each."""
+
+    @initialize(
+        dialect=st.sampled_from(["ga", "beta", "duplex", "duplex"]),
+        plugin=st.sampled_from(["cascade", "echo"]),
+        vad=st.sampled_from(DETECTIONS),
+        auto=st.booleans(),
+        modalities=st.sampled_from([("audio",), ("audio",), ("text",), ("audio", "text")]),
+        policy=st.sampled_from([None, "ack_only", "commit_all_on_done"]),
+        resumable=st.sampled_from([True, True, True, False]),
+        reencodes=st.booleans(),
+    )
+    def open(
+        self,
+        dialect: Dialect,
+        plugin: Literal["cascade", "echo"],
+        vad: TurnDetection | None,
+        auto: bool,
+        modalities: tuple[Modality, ...],
+        policy: PlaybackPolicy | None,
+        resumable: bool,
+        reencodes: bool,
+    ) -> None:
+        able = msgspec.structs.replace(core.REGISTRY[plugin].capabilities, supports_reencode_context=reencodes)
+        self.world = World(
+            dialect=dialect,
+            plugin=plugin,
+            vad=vad,
+            auto=auto,
+            modalities=modalities,
+            policy=policy,
+            resumable=resumable,
+            limits=LIMITS,
+            capabilities=able,
+        )
+        self.seq: int | None = None
+        self.requests: list[str] = []
+        self.last: cmd.AnyCommand = cmd.Tick()
+        self.resumes: list[cmd.ResumeSession] = []
+
+    # -- how a command is given ------------------------------------------------------------------------------
+
+    def give(self, command: cmd.AnyCommand) -> list[ev.AnyEvent]:
+        world = self.world
+        self.last = command
+        due = next_deadline(world.session)
+        try:
+            events = world.do(command)
+        except core.Refusal:
+            assert isinstance(command, cmd.OpenSession | cmd.ResumeSession)
+            return []
+        for event in events:
+            if isinstance(event, ev.RequestSubmitted):
+                self.requests.append(event.request)
+        if isinstance(command, cmd.Tick):
+            assert bool(events) == (due is not None and due <= world.now), "a due deadline decides, no other does"
+        return events
+
+    def sent(self, pick: Pick) -> dict[str, Any]:
+        """Draw whose command it is, and whether it is counted."""
+        world = self.world
+        stale = pick(st.sampled_from([0] * 15 + [1]))
+        counted = world.session.lease.client_seq
+        number = pick(st.sampled_from([None] * 8 + [counted + 1] * 4 + [counted, counted + 2]))
+        return {"attachment": world.attachment - stale, "client_seq": number, "event_id": "e"}
+
+    # -- clients ---------------------------------------------------------------------------------------------
+
+    @rule(data=st.data(), scores=SCORES, speech=st.booleans(), quick=st.booleans())
+    @precondition(connected)
+    def append(self, data: st.DataObject, scores: tuple[int, ...], speech: bool, quick: bool) -> None:
+        frames = max(len(scores), 1)
+        lead = 0 if self.world.session.input.position < 100 else data.draw(st.sampled_from([0, 100]))
+        if not quick:
+            self.world.wait(frames * 32)
+        self.give(
+            cmd.AppendAudio(
+                **self.sent(data.draw),
+                size=frames * FRAME,
+                wire_bytes=frames * FRAME,
+                scores=scores if self.world.session.config.turn_detection else (),
+                lead=lead,
+                speech=speech,
+            )
+        )
+
+    @rule(data=st.data(), wanted=st.sampled_from([None, True, False]), speech=st.sampled_from([None, True, False]))
+    @precondition(connected)
+    def commit(self, data: st.DataObject, wanted: bool | None, speech: bool | None) -> None:
+        self.give(cmd.CommitInput(**self.sent(data.draw), create_response=wanted, is_speech=speech))
+
+    @rule(data=st.data(), kind=st.sampled_from([cmd.ClearInput, cmd.CancelInput, cmd.BargeIn, cmd.Heartbeat]))
+    def signal(self, data: st.DataObject, kind: type[cmd.ClientCommand]) -> None:
+        self.give(kind(**self.sent(data.draw)))  # type: ignore[arg-type]
+
+    @rule(data=st.data())
+    @precondition(connected)
+    def create_item(self, data: st.DataObject) -> None:
+        place = data.draw(st.sampled_from([None, None, "root", "none", *self.world.session.conversation.order]))
+        item = items(data.draw, self.world)
+        self.give(cmd.CreateItem(**self.sent(data.draw), item=item, previous_item_id=place))
+
+    @rule(data=st.data(), kind=st.sampled_from([cmd.DeleteItem, cmd.RetrieveItem]))
+    @precondition(has_items)
+    def touch_item(self, data: st.DataObject, kind: type[cmd.DeleteItem] | type[cmd.RetrieveItem]) -> None:
+        self.give(kind(**self.sent(data.draw), item_id=item_ids(data.draw, self.world)))
+
+    @rule(data=st.data(), ms=st.sampled_from([-1, 0, 100, 400, 1_000, 10**9]), index=st.sampled_from([0, 0, 0, 1]))
+    @precondition(has_items)
+    def truncate(self, data: st.DataObject, ms: int, index: int) -> None:
+        item_id = item_ids(data.draw, self.world)
+        self.give(cmd.TruncateItem(**self.sent(data.draw), item_id=item_id, audio_end_ms=ms, content_index=index))
+
+    @rule(data=st.data(), text=st.sampled_from([None, "Say hello."]), words=st.booleans())
+    @precondition(connected)
+    def respond(self, data: st.DataObject, text: str | None, words: bool) -> None:
+        options = cmd.ResponseOptions(instructions=text, output_modalities=("text",) if words else None)
+        self.give(cmd.CreateResponse(**self.sent(data.draw), options=options))
+
+    @rule(data=st.data(), kind=st.sampled_from([cmd.CancelResponse, cmd.ClearOutput]))
+    @precondition(connected)
+    def stop(self, data: st.DataObject, kind: type[cmd.CancelResponse] | type[cmd.ClearOutput]) -> None:
+        self.give(kind(**self.sent(data.draw), response_id=response_ids(data.draw, self.world)))
+
+    @rule(
+        data=st.data(),
+        ms=st.sampled_from([-5, 0, 100, 300, 500, 800, 1_000, 10**9]),
+        committed=st.sampled_from([None, 0, 200, 10**9]),
+        truncate=st.sampled_from([False, False, True]),
+    )
+    @precondition(was_played)
+    def ack(self, data: st.DataObject, ms: int, committed: int | None, truncate: bool) -> None:
+        named = response_ids(data.draw, self.world)
+        item_id = data.draw(st.sampled_from([None, None, f"item_{named}", "item_none"]))
+        self.give(
+            cmd.AckPlayback(
+                **self.sent(data.draw),
+                played_ms=ms,
+                committed_ms=committed,
+                response_id=named,
+                item_id=item_id,
+                truncate=truncate,
+            )
+        )
+
+    @rule(data=st.data())
+    @precondition(connected)
+    def update(self, data: st.DataObject) -> None:
+        self.give(cmd.UpdateSession(**self.sent(data.draw), patch=patches(data.draw)))
+
+    # -- stories, so that most sessions get somewhere --------------------------------------------------------
+
+    @rule(answer=st.booleans(), pieces=st.integers(0, 4), ms=st.sampled_from([0, 300]), ends=st.booleans())
+    @precondition(connected)
+    def talk(self, answer: bool, pieces: int, ms: int, ends: bool) -> None:
+        """Ask in writing, and perhaps hear something."""
+        world = self.world
+        attachment = world.attachment
+        self.give(cmd.CreateItem(attachment=attachment, item=Message(id="", role="user", content=(TextPart("?"),))))
+        if answer:
+            self.give(cmd.CreateResponse(attachment=attachment))
+        self.hear(pieces, ms, ends)
+
+    @rule(frames=st.integers(1, 12), silence=st.integers(0, 20), pieces=st.integers(0, 3), ends=st.booleans())
+    @precondition(connected)
+    def speak(self, frames: int, silence: int, pieces: int, ends: bool) -> None:
+        """Say something and fall silent; without a detector, commit it."""
+        world = self.world
+        detected = world.session.config.turn_detection is not None
+        for score in (990,) * frames + (0,) * silence:
+            world.wait(32)
+            scores = (score,) if detected else ()
+            size = FRAME
+            self.give(
+                cmd.AppendAudio(
+                    attachment=world.attachment, size=size, wire_bytes=size, scores=scores, speech=score > 500
+                )
+            )
+        if not detected:
+            self.give(cmd.CommitInput(attachment=world.attachment, create_response=True))
+        self.hear(pieces, 300, ends)
+
+    def hear(self, pieces: int, ms: int, ends: bool) -> None:
+        """Let the stage work on what it was given last."""
+        live = [name for name, known in self.world.session.requests.items() if known.phase != "leaving"]
+        if not live:
+            return
+        for n in range(pieces):
+            self.world.wait(100)
+            self.give(cmd.StageProduced(request=live[-1], text=f"word {n} ", size=OUT.bytes_for(ms)))
+        if ends:
+            self.give(cmd.StageFinished(request=live[-1]))
+
+    # -- stages ----------------------------------------------------------------------------------------------
+
+    def a_request(self, pick: Pick) -> str:
+        """Draw a request: mostly one that is live, else one of another time, another epoch, or nobody's."""
+        live = list(self.world.session.requests)
+        known = live * 4 or self.requests
+        return pick(st.sampled_from([*known, *self.requests[-3:], "nobody.e0"]))
+
+    @rule(data=st.data(), text=st.sampled_from(WORDS), ms=st.sampled_from([0, 20, 200, 1_000]))
+    @precondition(works)
+    def produce(self, data: st.DataObject, text: str, ms: int) -> None:
+        marks = (TextMark(len(text), 100),) if text and ms and data.draw(st.booleans()) else ()
+        request = self.a_request(data.draw)
+        size = OUT.bytes_for(ms)
+        self.give(cmd.StageProduced(request=request, text=text, size=size, marks=marks))
+
+    @rule(data=st.data(), stop=st.sampled_from(["stop", "stop", "max_output_tokens"]))
+    @precondition(works)
+    def finish(self, data: st.DataObject, stop: Literal["stop", "max_output_tokens"]) -> None:
+        self.give(cmd.StageFinished(request=self.a_request(data.draw), stop=stop))
+
+    @rule(data=st.data(), kind=st.sampled_from([cmd.StageAccepted, cmd.StageReleased, cmd.StageReleased]))
+    @precondition(has_worked)
+    def report(self, data: st.DataObject, kind: type[cmd.StageAccepted] | type[cmd.StageReleased]) -> None:
+        request = self.a_request(data.draw)
+        known = self.world.session.requests.get(request)
+        if kind is cmd.StageReleased and known is not None and known.phase != "leaving":
+            return  # a stage releases only what it was told to forget
+        self.give(kind(request=request))
+
+    @rule(data=st.data(), lost=st.booleans(), unlikely=st.sampled_from([False, False, True]))
+    @precondition(has_worked)
+    def break_down(self, data: st.DataObject, lost: bool, unlikely: bool) -> None:
+        if not unlikely:
+            return
+        request = self.a_request(data.draw)
+        failed = cmd.StageFailed(request=request, code="engine_error", message="It broke.")
+        self.give(cmd.StageLost(request=request) if lost else failed)
+
+    @rule(data=st.data(), final=st.booleans())
+    @precondition(has_worked)
+    def transcribe(self, data: st.DataObject, final: bool) -> None:
+        item_id = item_ids(data.draw, self.world)
+        request = self.a_request(data.draw)
+        self.give(cmd.StageTranscribed(request=request, item_id=item_id, text="Words.", final=final))
+
+    # -- connections, time, the engine -----------------------------------------------------------------------
+
+    @rule(stale=st.sampled_from([0, 0, 0, 1]))
+    @precondition(alive)
+    def detach(self, stale: int) -> None:
+        self.give(cmd.Detach(generation=self.world.session.lease.generation - stale))
+
+    @rule(data=st.data(), seen=st.sampled_from([0, 0, 1, 10**6]))
+    def resume(self, data: st.DataObject, seen: int) -> None:
+        lease = self.world.session.lease
+        tokens = [lease.token or token(0), lease.token or token(0), lease.previous_token or token(0), token(0)]
+        command = self.world.resumption(data.draw(st.sampled_from(tokens)), seen)
+        if self.give(command):
+            self.resumes.append(command)
+
+    @rule(data=st.data())
+    @precondition(lambda self: alive(self) and bool(self.resumes))
+    def resume_again(self, data: st.DataObject) -> None:
+        """A lost answer: the same control id changes nothing (P45)."""
+        command = data.draw(st.sampled_from(self.resumes))
+        latest = self.world.session.lease.controls[command.control_id].generation
+        before = self.world.session.lease.generation
+        assert not self.give(command)
+        assert self.world.session.lease.generation == before >= latest
+
+    @rule(stale=st.sampled_from([0, 0, 1]))
+    @precondition(alive)
+    def confirm(self, stale: int) -> None:
+        self.give(cmd.ConfirmAttachment(attachment=self.world.attachment - stale))
+
+    @rule(ms=st.sampled_from([0, 1, 100, 300, 500, 1_000, 3_000]))
+    def pass_time(self, ms: int) -> None:
+        self.world.wait(ms)
+        self.give(cmd.Tick())
+
+    @rule(early_us=st.sampled_from([0, 0, 1]), unlikely=st.sampled_from([False, False, False, True]))
+    def reach_the_deadline(self, early_us: int, unlikely: bool) -> None:
+        due = next_deadline(self.world.session)
+        if due is not None and (unlikely or not connected(self)):
+            self.world.now = max(self.world.now, due - early_us)
+        self.give(cmd.Tick())
+
+    @rule(back_us=st.sampled_from([0, 50_000]))
+    def clock_jumps_back(self, back_us: int) -> None:
+        """The runner never stamps backwards; `decide` does not rely on it."""
+        world = self.world
+        core.decide(world.session, cmd.Tick(), max(world.session.now - back_us, 0))
+
+    @rule()
+    def again(self) -> None:
+        """Whatever came last comes twice."""
+        self.give(self.last)
+
+    @rule(unlikely=st.sampled_from([False, False, False, True]))
+    def restart(self, unlikely: bool) -> None:
+        if unlikely:
+            self.give(cmd.StartRunner(term=2, wall_us=WALL + self.world.now, grace_ms=5_000))
+
+    @rule(data=st.data(), unlikely=st.sampled_from([False, False, False, False, True]))
+    def close(self, data: st.DataObject, unlikely: bool) -> None:
+        if unlikely:
+            attachment = data.draw(st.sampled_from([None, self.world.attachment, self.world.attachment - 1]))
+            self.give(cmd.CloseSession(control_id="close", attachment=attachment))
+
+    @rule(stale=st.sampled_from([0, 1]), numbered=st.booleans())
+    def report_refusal(self, stale: int, numbered: bool) -> None:
+        attachment = self.world.attachment - stale
+        self.give(cmd.ReportRefusal(attachment=attachment, code="bad_audio", message="No.", numbered=numbered))
+
+    @rule()
+    def open_again(self) -> None:
+        assert not self.give(self.world.opening)
+
+    # -- at every step ---------------------------------------------------------------------------------------
+
+    @invariant()
+    def a_deadline_stands(self) -> None:
+        session = self.world.session
+        if session.phase == "open" and not session.lease.attached:
+            assert next_deadline(session) is not None, "P44"
+        if session.phase == "closing":
+            assert next_deadline(session) is not None, "P56"
+
+    def teardown(self) -> None:
+        """The whole log folds to the live state; and every session ends when nobody comes back (P37, P56)."""
+        if not hasattr(self, "world"):
+            return
+        world = self.world
+        assert core.dump(core.fold(world.log)) == core.dump(world.session)
+        half = len(world.log) // 2
+        resumed = core.load(core.dump(core.fold(world.log[:half])))
+        assert core.dump(core.fold(world.log[half:], resumed)) == core.dump(world.session)
+        world.detach()
+        for _ in range(4):
+            due = next_deadline(world.session)
+            if due is not None:
+                world.now = max(world.now, due)
+                world.tick()
+        assert world.session.phase == "closed"
+        world.release()
+        assert core.outstanding(world.session) == []
+
+
+TestSession = SessionMachine.TestCase
+TestSession.settings = settings(max_examples=8 * settings().max_examples, stateful_step_count=60)

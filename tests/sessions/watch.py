@@ -1,0 +1,344 @@
+"""What must hold of every session at every step, checked one transaction at a time (BEHAVIOURS P)."""
+
+import msgspec
+from msgspec import Struct, field
+
+from antiphon.events import commands as cmd
+from antiphon.events import events as ev
+from antiphon.events.items import Message
+from antiphon.events.log import Transaction, canonical, decode, encode
+from antiphon.sessions import core
+from antiphon.sessions.phases import LIVE
+from antiphon.sessions.playback import prefix_of
+from antiphon.sessions.state import Playout
+
+
+class Spoken(Struct):
+    """A response as a client saw it so far."""
+
+    head: ev.ResponseHead
+    started: bool = False
+    done: bool = False
+    audio: int = 0
+    text: str = ""
+
+
+class Before(Struct, frozen=True):
+    """What is remembered of the state before a transaction."""
+
+    data: bytes
+    epoch: int
+    turn: int
+    commits: int
+    generation: int
+    attachment: int
+    attached: bool
+    responses: int
+    order: tuple[str, ...]
+    cursors: dict[str, tuple[int, int]]
+
+
+def look(session: core.Session) -> Before:
+    """Remember the state before a transaction."""
+    return Before(
+        data=core.dump(session),
+        epoch=session.epoch,
+        turn=session.turn.turn,
+        commits=session.turn.commits,
+        generation=session.lease.generation,
+        attachment=session.lease.attachment,
+        attached=session.lease.attached,
+        responses=session.counters.responses,
+        order=tuple(session.conversation.order),
+        cursors={key: (p.played_ms, p.committed_ms) for key, p in session.playouts.items()},
+    )
+
+
+class Watch(Struct):
+    """Follows one session and fails at the first step that breaks a rule.
+
+    `twin` is folded from the encoded log, beside the live session; `snapshot` restarts it now and then.
+    """
+
+    twin: core.Session = field(default_factory=core.new)
+    number: int = 1
+    out: int = 0
+    retained: int = 0
+    responses: dict[str, Spoken] = field(default_factory=dict[str, Spoken])
+    ended: str | None = None
+    first_detach: int | None = None
+    grace_end: int | None = None
+    steps: int = 0
+
+    def step(self, before: Before, session: core.Session, transaction: Transaction) -> None:
+        """Check a transaction that `session` has just folded."""
+        self.steps += 1
+        self._fold(session, transaction)
+        for index, event in enumerate(transaction.events):
+            self._number(event)
+            self._response(before, transaction, index, event)
+        self._epoch(before, session, transaction)
+        self._lease(before, session, transaction)
+        self._input(session, transaction)
+        self._refusal(before, session, transaction)
+        self._conversation(session)
+        self._playback(before, session, transaction)
+        self._requests(session, transaction)
+
+    # -- P1, P50, P54 ----------------------------------------------------------------------------------------
+
+    def _fold(self, session: core.Session, transaction: Transaction) -> None:
+        read = decode(encode(transaction))
+        assert read == transaction
+        assert canonical(read.events) == canonical(transaction.events)
+        if self.steps % 16 == 0:
+            self.twin = core.load(core.dump(self.twin))
+        core.fold([read], self.twin)
+        assert core.dump(self.twin) == core.dump(session), "P1: the fold is another state"
+
+    def _number(self, event: ev.AnyEvent) -> None:
+        if not isinstance(event, ev.PublicEvent):
+            return
+        assert self.ended is None, f"P54: {type(event).__name__} behind the terminal"
+        if event.number:
+            assert event.number == self.number, "P50: the numbers have a hole"
+            assert event.count >= (0 if isinstance(event, ev.UserTranscribed) else 1)
+            self.number += event.count
+        if isinstance(event, ev.SessionClosed):
+            self.ended = event.reason
+
+    # -- responses: P15-P18, P20-P22, WIRE 3.3 ---------------------------------------------------------------
+
+    def _response(self, before: Before, transaction: Transaction, index: int, event: ev.AnyEvent) -> None:
+        match event:
+            case ev.ResponseCreated(head=head):
+                assert head.id not in self.responses
+                assert not self._open(), "P18: two responses are open"
+                self.responses[head.id] = Spoken(head)
+            case ev.OutputStarted(response_id=key, item=item):
+                spoken = self._speaking(key, started=False)
+                assert item.id == spoken.head.item_id == f"item_{key}"
+                assert event.count == (5 if spoken.head.part == "audio" else 4)
+                spoken.started = True
+            case ev.AudioDelta(response_id=key):
+                self._audio(self._speaking(key, started=True), event)
+            case ev.TextDelta(response_id=key, text=text):
+                spoken = self._speaking(key, started=True)
+                assert event.part == spoken.head.part
+                assert event.epoch == spoken.head.epoch
+                assert text
+                spoken.text += text
+            case ev.ResponseEnded():
+                self._terminal(transaction, index, event)
+            case ev.SessionClosing() if event.expired:
+                for spoken in self._open():
+                    spoken.done = True  # an expiry is silent about responses (M14)
+            case ev.SessionClosed():
+                assert not self._open(), "P16: a response has no terminal"
+            case _:
+                pass
+
+    def _open(self) -> list[Spoken]:
+        return [spoken for spoken in self.responses.values() if not spoken.done]
+
+    def _speaking(self, key: str, *, started: bool) -> Spoken:
+        spoken = self.responses[key]
+        assert not spoken.done, "P17: output behind the terminal"
+        assert spoken.started == started, "WIRE 3.3: the grammar of deltas"
+        return spoken
+
+    def _audio(self, spoken: Spoken, event: ev.AudioDelta) -> None:
+        assert spoken.head.part == "audio"
+        assert event.ref.start == self.out
+        assert event.ref.size > 0
+        assert event.epoch == spoken.head.epoch
+        assert event.format == spoken.head.output_format
+        self.out = event.ref.end
+        spoken.audio += event.ref.size
+        spoken.text += event.text
+        assert event.audio_ms == event.format.ms(spoken.audio), "P20: durations are cumulative"
+        assert event.playback.generated_ms == event.playback.sent_ms == event.audio_ms
+
+    def _terminal(self, transaction: Transaction, index: int, event: ev.ResponseEnded) -> None:
+        spoken = self.responses[event.head.id]
+        assert not spoken.done, "P16: a second terminal"
+        assert event.head == spoken.head, "P23"
+        assert event.text == spoken.text, "WIRE 3.3.4"
+        assert (event.item is not None) == spoken.started
+        assert event.count == (2 if not spoken.started else 7 if spoken.head.part == "audio" else 6)
+        earlier = [type(other) for other in transaction.events[:index]]
+        later = [type(other) for other in transaction.events[index:]]
+        if event.status == "failed":
+            assert ev.ErrorReported in earlier, "P21: a failure without an error"
+        if event.status == "cancelled":
+            assert ev.Interrupted in earlier or ev.SessionClosing in later, "P22"
+        spoken.done = True
+
+    # -- P7, P8, P11 -----------------------------------------------------------------------------------------
+
+    def _epoch(self, before: Before, session: core.Session, transaction: Transaction) -> None:
+        assert session.turn.turn >= before.turn, "P7"
+        assert session.turn.commits >= before.commits, "P7"
+        epoch = before.epoch
+        for event in transaction.events:
+            match event:
+                case ev.Interrupted():
+                    assert event.epoch == epoch + 1, "P8"
+                    epoch = event.epoch
+                case ev.EngineRestarted():
+                    assert event.epoch - epoch in (0, 1), "P8"
+                    epoch = event.epoch
+                case ev.AudioDelta() | ev.TextDelta() | ev.OutputStarted() | ev.ResponseCreated():
+                    shown = event.head.epoch if isinstance(event, ev.ResponseCreated) else event.epoch
+                    assert shown == epoch, "P15: output of a dead epoch"
+                case _:
+                    pass
+        assert session.epoch == epoch
+        for request in session.requests.values():
+            assert request.phase not in LIVE or request.epoch == epoch, "P11"
+
+    # -- lease: P43-P48, P55 ---------------------------------------------------------------------------------
+
+    def _lease(self, before: Before, session: core.Session, transaction: Transaction) -> None:
+        lease, command = session.lease, transaction.command
+        raised = sum(isinstance(event, ev.SessionResumed | ev.SessionClosing) for event in transaction.events)
+        resumed = sum(isinstance(event, ev.SessionResumed) for event in transaction.events)
+        opened = sum(isinstance(event, ev.SessionOpened) for event in transaction.events)
+        assert lease.generation == before.generation + raised, "P45"
+        assert lease.attachment == before.attachment + resumed + opened
+        assert lease.attached == (lease.phase != "absent")
+        if session.phase == "open":
+            assert lease.attached == (lease.expires_at is None), "P44: unattached without a deadline"
+            assert (lease.phase == "unheard") == (lease.confirm_by is not None)
+            assert session.resumable or lease.attached
+        if isinstance(command, cmd.ClientCommand):
+            told = session.phase in ("closing", "closed")
+            assert command.attachment == before.attachment, "P52: a replaced connection"
+            assert before.attached or told, "P52: a connection that is gone"
+        if isinstance(command, cmd.Detach) and before.data != core.dump(core.new()):
+            assert command.generation == before.generation, "P46"
+        self._grace(session, transaction)
+        if session.phase in ("closing", "closed"):
+            dead = transaction.events[self._end_at(transaction) + 1 :]
+            for event in dead:
+                assert not isinstance(
+                    event, ev.RequestSubmitted | ev.ResponseCreated | ev.AudioReceived | ev.SessionResumed
+                ), "P55"
+
+    def _end_at(self, transaction: Transaction) -> int:
+        kinds = [type(event) for event in transaction.events]
+        return kinds.index(ev.SessionClosing) if ev.SessionClosing in kinds else -1
+
+    def _grace(self, session: core.Session, transaction: Transaction) -> None:
+        for event in transaction.events:
+            match event:
+                case ev.SessionDetached(grace_ms=grace_ms):
+                    restart = event.reason == "restart"
+                    if self.grace_end is None or restart:
+                        self.grace_end = transaction.at + grace_ms * 1000
+                case ev.AttachmentWithdrawn():
+                    assert self.grace_end is None
+                    self.grace_end = transaction.at + session.limits.grace_ms * 1000
+                case ev.SessionResumed() | ev.SessionClosing():
+                    self.grace_end = None
+                case _:
+                    pass
+        if session.phase == "open":
+            assert session.lease.expires_at == self.grace_end, "P47, C6: the grace was moved"
+
+    # -- input: P27, P28 -------------------------------------------------------------------------------------
+
+    def _input(self, session: core.Session, transaction: Transaction) -> None:
+        taken = session.input
+        for event in transaction.events:
+            match event:
+                case ev.InputCommitted(ref=ref) if ref is not None and not session.auto:
+                    self.retained += ref.size
+                case ev.InputCommitted(empty=False):
+                    pass
+                case ev.RequestSubmitted() | ev.InputCleared() | ev.InputDropped() | ev.SessionClosed():
+                    self.retained = 0
+                case _:
+                    pass
+        if not any(isinstance(event, ev.Interrupted) for event in transaction.events):
+            assert taken.retained == self.retained, "P27"
+        self.retained = taken.retained
+        assert 0 <= taken.start <= taken.position
+        assert taken.keep_from <= taken.start
+        assert taken.reserved == taken.position - taken.start + taken.retained
+        assert 0 <= taken.reserved <= max(session.limits.input_bytes, 0), "P28"
+        if session.phase == "closed":
+            assert taken.reserved == 0
+        assert not taken.vad.speaking or taken.phase == "speaking"
+        assert (taken.item_id is None) == (taken.phase == "silent")
+
+    # -- P32 -------------------------------------------------------------------------------------------------
+
+    def _refusal(self, before: Before, session: core.Session, transaction: Transaction) -> None:
+        kinds = {type(event) for event in transaction.events}
+        if not kinds <= {ev.ErrorReported, ev.CommandSequenced, ev.AttachmentConfirmed}:
+            return
+        old, new = core.load(before.data), core.load(core.dump(session))
+        if kinds & {ev.CommandSequenced}:
+            old.lease.client_seq = new.lease.client_seq
+        if kinds & {ev.AttachmentConfirmed}:
+            old.lease.phase, old.lease.confirm_by, old.lease.previous_token = "serving", None, None
+        old.now, old.next_number = new.now, new.next_number
+        assert old == new, "P32: a refusal changed something"
+
+    # -- conversation and playback: P38, P39, P41 ------------------------------------------------------------
+
+    def _conversation(self, session: core.Session) -> None:
+        order = session.conversation.order
+        assert len(set(order)) == len(order)
+        assert set(order) == set(session.conversation.entries)
+        assert not session.input.item_id or session.input.item_id not in order
+        response = session.response
+        if response is not None:
+            assert response.previous_item_id is None or response.previous_item_id in order
+
+    def _playback(self, before: Before, session: core.Session, transaction: Transaction) -> None:
+        lowered = {
+            event.response_id
+            for event in transaction.events
+            if isinstance(event, ev.ItemTruncated | ev.HistoryCut)
+            or (isinstance(event, ev.PlaybackAcknowledged) and event.truncate)
+        }
+        for key, playout in session.playouts.items():
+            assert 0 <= playout.committed_ms <= playout.played_ms <= playout.sent_ms, "P38"
+            played, committed = before.cursors.get(key, (0, 0))
+            if key not in lowered:
+                assert playout.played_ms >= played, "P38"
+                assert playout.committed_ms >= committed, "P38"
+            if playout.cap_ms is not None:
+                assert playout.cap_ms == playout.committed_ms
+            if playout.ended:
+                self._history(session, playout)
+
+    def _history(self, session: core.Session, playout: Playout) -> None:
+        entry = session.conversation.entries[playout.item_id]
+        said = self.responses[playout.response_id].text
+        assert entry.heard is not None
+        assert said.startswith(entry.heard), "P39"
+        if playout.cap_ms is not None and playout.sent:
+            assert entry.heard == prefix_of(playout, playout.cap_ms), "P39"
+        elif session.config.playback_policy == "ack_only" and playout.sent:
+            limit = prefix_of(playout, playout.committed_ms) if playout.acked else ""
+            assert entry.heard == limit, "P39"
+        assert isinstance(entry.item, Message)
+        assert entry.item.status != "in_progress"
+
+    # -- requests: P4, P13 -----------------------------------------------------------------------------------
+
+    def _requests(self, session: core.Session, transaction: Transaction) -> None:
+        names = {type(event) for event in transaction.events}
+        for event in transaction.events:
+            for effect in core.react(session, event):
+                assert msgspec.json.encode(effect)
+        if session.response is not None:
+            request = session.requests[session.response.request]
+            assert request.phase in LIVE, "G8: nobody works on the response"
+        if session.phase == "closed" and ev.SessionClosed in names and session.closing is not None:
+            late = transaction.at >= session.closing.deadline or session.closing.reason == "request_cleanup"
+            restarted = ev.EngineRestarted in names
+            assert not session.requests or late or restarted, "M4"

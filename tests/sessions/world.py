@@ -1,0 +1,320 @@
+"""A session without an engine: given events, when a command, then events; and the live state beside the fold."""
+
+from typing import Literal, TypeVar
+
+import msgspec
+
+from antiphon.events import commands as cmd
+from antiphon.events import effects as fx
+from antiphon.events import events as ev
+from antiphon.events.audio import AudioFormat, TextMark
+from antiphon.events.config import (
+    Capabilities,
+    Dialect,
+    Limits,
+    Modality,
+    PlaybackPolicy,
+    SessionConfig,
+    TurnDetection,
+)
+from antiphon.events.items import Item, Message, TextPart, text_of
+from antiphon.events.log import Transaction
+from antiphon.sessions import core
+from antiphon.sessions.phases import LIVE
+from antiphon.sessions.plugins import REGISTRY, Registry
+from antiphon.sessions.view import prompt
+
+from tests.sessions.watch import Watch, look
+
+E = TypeVar("E", bound=ev.Event)
+
+MS = 1000
+"""Microseconds of a millisecond."""
+FRAME = 1024
+"""Bytes of one 512-sample frame of pcm16."""
+FRAME_MS = 32
+OUT = AudioFormat("pcm16", 24_000)
+WALL = 1_800_000_000_000_000
+
+QUICK_VAD = TurnDetection(silence_duration_ms=320, min_speech_duration_ms=64)
+"""Starts after two frames, stops after ten."""
+
+
+def token(generation: int) -> str:
+    """The digest of the token of an attachment."""
+    return f"{generation:064x}"
+
+
+class World:
+    """One session, its transactions, and time that the test moves. `Watch` checks the rules at every step."""
+
+    def __init__(
+        self,
+        *,
+        dialect: Dialect = "duplex",
+        plugin: Literal["cascade", "echo"] = "cascade",
+        vad: TurnDetection | None = None,
+        auto: bool = False,
+        limits: Limits | None = None,
+        modalities: tuple[Modality, ...] = ("audio",),
+        policy: PlaybackPolicy | None = None,
+        resumable: bool | None = None,
+        by_update: bool = False,
+        capabilities: Capabilities | None = None,
+        plugins: Registry = REGISTRY,
+    ) -> None:
+        model = plugins[plugin]
+        duplex = dialect == "duplex"
+        self.plugins = plugins
+        self.session = core.new()
+        self.log: list[Transaction] = []
+        self.watch = Watch()
+        self.now = 0
+        self.controls = 0
+        self.opening = cmd.OpenSession(
+            session="duplex-1" if duplex else "sess_1",
+            control_id="open-1",
+            dialect=dialect,
+            plugin=plugin,
+            plugin_version=model.version,
+            capabilities=capabilities or model.capabilities,
+            config=SessionConfig(
+                model="voice-1",
+                output_modalities=modalities,
+                input_format=AudioFormat("pcm16", 16_000 if duplex else 24_000),
+                output_format=OUT,
+                turn_detection=vad,
+                playback_policy=policy or ("ack_only" if duplex else "commit_all_on_done"),
+                auto_response=auto,
+            ),
+            limits=limits or Limits(min_commit_ms=0 if duplex else 100),
+            wall_us=WALL,
+            token_digest=token(1) if (duplex if resumable is None else resumable) else None,
+            by_update=by_update,
+        )
+        self.opened = self.do(self.opening)
+
+    @property
+    def attachment(self) -> int:
+        return self.session.lease.attachment
+
+    def do(self, command: cmd.AnyCommand) -> list[ev.AnyEvent]:
+        """Decide, check that nothing was touched, record, fold and check the rules; return the events."""
+        before = look(self.session)
+        events = core.decide(self.session, command, self.now, self.plugins)
+        assert core.dump(self.session) == before.data, "decide changed the session"
+        assert core.decide(core.load(before.data), command, self.now, self.plugins) == events, "P2"
+        if events:
+            seq = len(self.log) + 1
+            self.log.append(Transaction(seq=seq, term=1, at=self.now, command=command, events=tuple(events)))
+            for event in events:
+                core.evolve(self.session, event, self.now)
+            self.watch.step(before, self.session, self.log[-1])
+        return events
+
+    def refused(self, command: cmd.AnyCommand) -> core.Refusal:
+        """Return the refusal that only the caller hears."""
+        before = core.dump(self.session)
+        try:
+            events = core.decide(self.session, command, self.now, self.plugins)
+        except core.Refusal as refusal:
+            assert core.dump(self.session) == before
+            return refusal
+        raise AssertionError(f"not refused: {kinds(events)}")
+
+    def wait(self, ms: int) -> None:
+        self.now += ms * MS
+
+    def effects(self, events: list[ev.AnyEvent]) -> list[fx.AnyEffect]:
+        return [effect for event in events for effect in core.react(self.session, event)]
+
+    # -- the life of the session -----------------------------------------------------------------------------
+
+    def tick(self) -> list[ev.AnyEvent]:
+        return self.do(cmd.Tick())
+
+    def detach(self, generation: int | None = None) -> list[ev.AnyEvent]:
+        known = self.session.lease.generation if generation is None else generation
+        return self.do(cmd.Detach(generation=known))
+
+    def resumption(self, presented: str | None = None, last_number: int = 0) -> cmd.ResumeSession:
+        self.controls += 1
+        return cmd.ResumeSession(
+            control_id=f"resume-{self.controls}",
+            presented=presented or self.session.lease.token or "",
+            next_digest=token(self.attachment + 1),
+            last_number=last_number,
+        )
+
+    def resume(self) -> list[ev.AnyEvent]:
+        return self.do(self.resumption())
+
+    def close(self) -> list[ev.AnyEvent]:
+        return self.do(cmd.CloseSession(control_id="close-1", attachment=self.attachment))
+
+    def restart(self) -> list[ev.AnyEvent]:
+        return self.do(cmd.StartRunner(term=2, wall_us=WALL + self.now))
+
+    # -- what clients do -------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        frames: int = 1,
+        *,
+        score: int | None = None,
+        scores: tuple[int, ...] | None = None,
+        speech: bool = True,
+        transcript: str | None = None,
+        client_seq: int | None = None,
+    ) -> list[ev.AnyEvent]:
+        """Send sound that lasts `frames` frames of 32 ms."""
+        given = scores if scores is not None else () if score is None else (score,) * frames
+        size = frames * FRAME
+        self.wait(frames * FRAME_MS)
+        return self.do(
+            cmd.AppendAudio(
+                attachment=self.attachment,
+                size=size,
+                wire_bytes=size,
+                scores=given,
+                speech=speech,
+                transcript=transcript,
+                client_seq=client_seq,
+            )
+        )
+
+    def commit(self, create_response: bool | None = None, is_speech: bool | None = None) -> list[ev.AnyEvent]:
+        return self.do(
+            cmd.CommitInput(attachment=self.attachment, create_response=create_response, is_speech=is_speech)
+        )
+
+    def clear(self) -> list[ev.AnyEvent]:
+        return self.do(cmd.ClearInput(attachment=self.attachment))
+
+    def item(self, item: Item, previous_item_id: str | None = None) -> list[ev.AnyEvent]:
+        return self.do(cmd.CreateItem(attachment=self.attachment, item=item, previous_item_id=previous_item_id))
+
+    def say(self, text: str, item_id: str = "", previous_item_id: str | None = None) -> list[ev.AnyEvent]:
+        return self.item(Message(id=item_id, role="user", content=(TextPart(text),)), previous_item_id)
+
+    def respond(self, options: cmd.ResponseOptions | None = None) -> list[ev.AnyEvent]:
+        chosen = options or cmd.ResponseOptions()
+        return self.do(cmd.CreateResponse(attachment=self.attachment, options=chosen))
+
+    def cancel(self, response_id: str | None = None) -> list[ev.AnyEvent]:
+        return self.do(cmd.CancelResponse(attachment=self.attachment, response_id=response_id))
+
+    def barge_in(self) -> list[ev.AnyEvent]:
+        return self.do(cmd.BargeIn(attachment=self.attachment))
+
+    def ack(
+        self,
+        played_ms: int,
+        committed_ms: int | None = None,
+        response_id: str | None = None,
+        item_id: str | None = None,
+        truncate: bool = False,
+    ) -> list[ev.AnyEvent]:
+        return self.do(
+            cmd.AckPlayback(
+                attachment=self.attachment,
+                played_ms=played_ms,
+                committed_ms=committed_ms,
+                response_id=response_id,
+                item_id=item_id,
+                truncate=truncate,
+            )
+        )
+
+    def truncate(self, item_id: str, audio_end_ms: int, content_index: int = 0) -> list[ev.AnyEvent]:
+        return self.do(
+            cmd.TruncateItem(
+                attachment=self.attachment,
+                item_id=item_id,
+                audio_end_ms=audio_end_ms,
+                content_index=content_index,
+            )
+        )
+
+    # -- what stages do --------------------------------------------------------------------------------------
+
+    @property
+    def request(self) -> str:
+        """The request of the active response."""
+        assert self.session.response is not None
+        return self.session.response.request
+
+    @property
+    def resident(self) -> str:
+        """The one request that listens."""
+        requests = self.session.requests.items()
+        (name,) = [name for name, known in requests if known.response_id is None and known.phase in LIVE]
+        return name
+
+    def produce(
+        self, text: str = "", ms: int = 0, request: str | None = None, marks: tuple[TextMark, ...] = ()
+    ) -> list[ev.AnyEvent]:
+        size = OUT.bytes_for(ms)
+        return self.do(cmd.StageProduced(request=request or self.request, text=text, size=size, marks=marks))
+
+    def finish(self, request: str | None = None) -> list[ev.AnyEvent]:
+        return self.do(cmd.StageFinished(request=request or self.request))
+
+    def fail(self, request: str | None = None) -> list[ev.AnyEvent]:
+        return self.do(cmd.StageFailed(request=request or self.request, code="engine_error", message="It broke."))
+
+    def lose(self, request: str | None = None) -> list[ev.AnyEvent]:
+        return self.do(cmd.StageLost(request=request or self.request))
+
+    def release(self) -> list[ev.AnyEvent]:
+        """Let the stage forget whatever it was told to forget."""
+        events: list[ev.AnyEvent] = []
+        for name, known in list(self.session.requests.items()):
+            if known.phase == "leaving":
+                events += self.do(cmd.StageReleased(request=name))
+        return events
+
+    # -- short stories ---------------------------------------------------------------------------------------
+
+    def begin(self, text: str = "How are you?") -> str:
+        """Ask by text and let the model begin to answer; return the response id."""
+        self.say(text)
+        return only(self.respond(), ev.ResponseCreated).head.id
+
+    def answer(self, text: str = "All is well.", ms: int = 1000) -> str:
+        """Ask by text and let the model answer as a whole; return the response id."""
+        response_id = self.begin()
+        self.produce(text, ms)
+        self.finish()
+        return response_id
+
+    def heard(self) -> list[str]:
+        """Return the words of the assistant that a model would be shown."""
+        return [text_of(i) for i in prompt(self.session) if isinstance(i, Message) and i.role == "assistant"]
+
+    def shown(self, item_id: str) -> str:
+        """Return the words of an item as the conversation has it."""
+        return text_of(self.session.conversation.entries[item_id].item)
+
+
+def kinds(events: list[ev.AnyEvent]) -> list[str]:
+    """Return the names of events."""
+    return [type(event).__name__ for event in events]
+
+
+def only(events: list[ev.AnyEvent], kind: type[E]) -> E:
+    """Return the one event of a kind."""
+    (event,) = [event for event in events if isinstance(event, kind)]
+    return event
+
+
+def error(events: list[ev.AnyEvent]) -> str:
+    """Return the code of a command that was refused and did nothing else."""
+    assert isinstance(events[-1], ev.ErrorReported), kinds(events)
+    assert len(events) == 1, kinds(events)
+    return events[-1].code
+
+
+def capable(base: Capabilities, **changes: bool) -> Capabilities:
+    """Return capabilities with some flags changed."""
+    return msgspec.structs.replace(base, **changes)

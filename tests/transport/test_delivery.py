@@ -1,0 +1,123 @@
+"""What a slow reader gets, and what a connection says when the log cannot be written."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import pytest
+
+from antiphon.engine.memory_log import MemoryLog
+from antiphon.events.log import SampleWrite, Settled, Transaction, Unavailable
+from antiphon.transport.websocket import HANDED
+
+from .held import HeldStage
+from .serving import Serving, Wire, becomes, serving
+
+pytestmark = pytest.mark.anyio
+
+DUPLEX = "?duplex=1&model=m"
+
+
+async def asked(wire: Wire) -> None:
+    """Ask for an answer that goes on and on."""
+    await wire.send(
+        "conversation.item.create",
+        item={"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]},
+    )
+    await wire.send("response.create")
+
+
+async def durable(served: Serving, pieces: int) -> None:
+    """Wait until all the sound of the answer is in the log."""
+    (session,) = [row.session for row in await served.log.sessions()]
+    await becomes(
+        lambda: (found := served.hub.session(session)) is not None and found.output.position >= pieces * 3840
+    )
+
+
+async def test_after_an_interruption_no_stale_sound_leaves_and_no_number_is_missing() -> None:
+    pieces = 2000  # 10 MB on the wire: far more than a socket takes unread
+    async with serving(stage=HeldStage(pieces)) as served, Wire.to(served.url + DUPLEX) as wire:
+        await wire.next()
+        wire.socket.transport.pause_reading()
+        await asked(wire)
+        await durable(served, pieces)
+        await wire.send("response.cancel")
+        await wire.send("session.heartbeat")
+        (session,) = [row.session for row in await served.log.sessions()]
+        await becomes(lambda: (found := served.hub.session(session)) is not None and found.epoch > 0)
+        wire.socket.transport.resume_reading()
+        await wire.until("session.heartbeat_ack")
+    numbers = wire.numbers()
+    assert numbers == list(range(1, len(numbers) + 1))
+    deltas = [event["delta"] for event in wire.seen if event["type"] == "response.output_audio.delta"]
+    assert len(deltas) == pieces
+    sounding = [index for index, delta in enumerate(deltas) if delta]
+    assert sounding == list(range(len(sounding))), "sound came after it was blanked"
+    assert "" in deltas
+    words = [event["delta"] for event in wire.seen if event["type"] == "response.output_audio_transcript.delta"]
+    done = next(event for event in wire.seen if event["type"] == "response.output_audio_transcript.done")
+    assert "".join(words) == done["transcript"]
+
+
+async def test_a_slow_reader_does_not_make_the_transport_grow() -> None:
+    async with serving(stage=HeldStage(1000)) as served, Wire.to(served.url + DUPLEX) as wire:
+        await wire.next()
+        wire.socket.transport.pause_reading()
+        await asked(wire)
+        await durable(served, 1000)
+        sizes = [connection.buffered for connection in served.server.websockets]
+        assert sizes
+        assert max(sizes) <= HANDED
+        wire.socket.transport.resume_reading()
+        await wire.send("session.close")
+        await wire.until("session.closed")
+
+
+class BrokenLog(MemoryLog):
+    """A log whose disk is full from some moment on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.full = False
+
+    def append(
+        self, session: str, transaction: Transaction, samples: Sequence[SampleWrite], settled: Settled
+    ) -> None:
+        """Record, or fail soon."""
+        if self.full:
+            error = Unavailable("the disk is full")
+            anyio.lowlevel.current_token().native_token.call_soon(settled, error)  # type: ignore[attr-defined]
+        else:
+            super().append(session, transaction, samples, settled)
+
+
+@pytest.mark.parametrize("query", ["", DUPLEX])
+async def test_a_full_disk_is_told(query: str) -> None:
+    log = BrokenLog()
+    async with serving(log=log) as served, Wire.to(served.url + query) as wire:
+        await wire.next()
+        log.full = True
+        await wire.send("session.heartbeat")
+        error = await wire.error()
+        assert (error["code"], error["retryable"]) == ("storage_unavailable", True)
+        assert "server_event_seq" not in wire.seen[-1]
+        assert (await wire.closed())[0] == 1013
+        log.full = False
+
+
+async def test_messages_in_fragments() -> None:
+    async with serving() as served, Wire.to(served.url) as wire:
+        await wire.next()
+        frame = json.dumps({"type": "session.heartbeat", "x": "é" * 50})
+        await wire.socket.send([frame[:10], frame[10:60], frame[60:]])
+        assert (await wire.next())["type"] == "session.heartbeat_ack"
+
+
+async def test_pings_are_answered() -> None:
+    async with serving() as served, Wire.to(served.url) as wire:
+        with anyio.fail_after(5):
+            await (await wire.socket.ping())
+        event: dict[str, Any] = await wire.next()
+        assert event["type"] == "session.created"

@@ -1,0 +1,164 @@
+"""The port: HTTP beside websockets, keys, origins, and where it may listen."""
+
+import urllib.error
+import urllib.request
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import msgspec
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from antiphon.engine.hub import Hub
+from antiphon.engine.settings import HubSettings
+from antiphon.transport.access import Access, Request, dialect
+from antiphon.transport.server import Insecure, Listening, Server, is_local
+
+from .serving import Wire, serving
+
+pytestmark = pytest.mark.anyio
+
+KEYS = Access(keys=("first-key", "second-key"))
+
+
+def fetch(url: str, **headers: str) -> tuple[int, Any]:
+    request = urllib.request.Request(url, headers=headers)
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status, msgspec.json.decode(answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, msgspec.json.decode(error.read())
+
+
+async def got(url: str, **headers: str) -> tuple[int, Any]:
+    return await anyio.to_thread.run_sync(lambda: fetch(url, **headers))
+
+
+async def test_health_and_models() -> None:
+    async with serving(settings=HubSettings(aliases=("other",))) as served:
+        assert await got(served.http + "/health") == (200, {"status": "healthy"})
+        status, models = await got(served.http + "/v1/models")
+        assert status == 200
+        assert [model["id"] for model in models["data"]] == ["antiphon", "other"]
+        assert (await got(served.http + "/v1/models/other"))[1]["root"] == "antiphon"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "kind"),
+    [
+        ("/v1/models/nobody", 404, "NotFoundError"),
+        ("/nowhere", 404, "NotFoundError"),
+        ("/v1/realtime", 426, "UpgradeRequired"),
+        ("/v1/duplex", 426, "UpgradeRequired"),
+    ],
+)
+async def test_errors_have_bodies(path: str, status: int, kind: str) -> None:
+    async with serving() as served:
+        answered, body = await got(served.http + path)
+        assert answered == status
+        assert body["error"]["type"] == kind
+        assert body["error"]["code"] == status
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Authorization": "Bearer first-key"}, {"api-key": "second-key"}],
+)
+async def test_a_key_opens(headers: dict[str, str]) -> None:
+    async with serving(access=KEYS) as served:
+        async with Wire.to(served.url, additional_headers=headers) as wire:
+            assert (await wire.next())["type"] == "session.created"
+        assert (await got(served.http + "/v1/models", **headers))[0] == 200
+
+
+async def test_a_key_among_the_subprotocols() -> None:
+    offered = ["realtime", "openai-insecure-api-key.first-key"]
+    async with serving(access=KEYS) as served, Wire.to(served.url, subprotocols=offered) as wire:
+        assert wire.socket.subprotocol == "realtime"
+        await wire.next()
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer first-ke"}, {"Authorization": "Basic x"}])
+async def test_no_right_key(headers: dict[str, str]) -> None:
+    async with serving(access=KEYS) as served:
+        with pytest.raises(InvalidStatus) as refused:
+            async with Wire.to(served.url, additional_headers=headers):
+                pass
+        assert refused.value.response.status_code == 401
+        body = msgspec.json.decode(refused.value.response.body or b"")
+        assert body["error"]["code"] == "invalid_api_key"
+        assert (await got(served.http + "/v1/models", **headers))[0] == 401
+        assert (await got(served.http + "/health"))[0] == 200
+
+
+async def test_a_key_in_the_query_only_if_it_is_allowed() -> None:
+    allowed = Access(keys=("k",), key_in_query=True)
+    async with serving(access=allowed) as served, Wire.to(served.url + "?api_key=k") as wire:
+        await wire.next()
+    async with serving(access=Access(keys=("k",))) as served:
+        with pytest.raises(InvalidStatus):
+            async with Wire.to(served.url + "?api_key=k"):
+                pass
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/v1/nowhere", 404),
+        ("/v1/realtime?intent=transcription", 400),
+        ("/v1/realtime?call_id=x", 400),
+        ("/v1/realtime?model=" + "x" * 300, 400),
+        ("/v1/realtime?model=" + "x" * 20_000, 400),
+    ],
+)
+async def test_refused_upgrades(path: str, status: int) -> None:
+    async with serving() as served:
+        with pytest.raises(InvalidStatus) as refused:
+            async with Wire.to(f"ws://127.0.0.1:{served.server.port}{path}"):
+                pass
+        assert refused.value.response.status_code == status
+
+
+async def test_origins() -> None:
+    access = Access(origins=("https://mine.example",))
+    async with serving(access=access) as served:
+        async with Wire.to(served.url, origin="https://mine.example") as wire:
+            await wire.next()
+        with pytest.raises(InvalidStatus) as refused:
+            async with Wire.to(served.url, origin="https://other.example"):
+                pass
+        assert refused.value.response.status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("example.org", False)],
+)
+def test_what_is_local(host: str, local: bool) -> None:
+    assert is_local(host) == local
+
+
+async def test_no_key_no_open_address() -> None:
+    async with serving() as served:
+        hub: Hub = served.hub
+        with pytest.raises(Insecure):
+            Server(hub, Listening(host="0.0.0.0"))
+        Server(hub, Listening(host="0.0.0.0", insecure=True))
+        Server(hub, Listening(host="0.0.0.0", access=KEYS))
+
+
+def test_the_dialect_of_a_request() -> None:
+    def chosen(path: str = "/v1/realtime", **query: str) -> str:
+        return dialect(Request(path=path, query=query, headers={}), "ga")
+
+    assert chosen() == "ga"
+    assert chosen(duplex="0") == "ga"
+    assert chosen(duplex="On") == "duplex"
+    assert chosen(resume="yes") == "duplex"
+    assert chosen("/v1/duplex") == "duplex"
+    beta = Request(path="/v1/realtime", query={"duplex": "1"}, headers={"openai-beta": "realtime=v1"})
+    assert dialect(beta, "ga") == "duplex"
+    assert dialect(Request(path="/v1/realtime", query={}, headers={}), "duplex") == "duplex"
+    assert dialect(Request(path="/v1/realtime", query={"duplex": "0"}, headers={}), "duplex") == "ga"

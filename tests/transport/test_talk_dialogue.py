@@ -1,0 +1,123 @@
+"""The client's own view of a conversation: the fold over events, and what it tells the server."""
+
+import numpy as np
+import pybase64
+
+from antiphon.transport import wire_server as server
+from antiphon.transport.talk_dialogue import Ack, Dialogue, Truncate
+from antiphon.transport.wire_formats import FormatOut
+
+MS = 1_000
+SOUND = pybase64.b64encode(np.full(2_400, 100, "<i2").tobytes()).decode()
+"""100 ms at 24 kHz."""
+
+
+def response(status: str = "in_progress", reason: str | None = None) -> server.ResponseOut:
+    return server.ResponseOut(
+        id="resp_1",
+        status=status,
+        status_details=None if reason is None else server.StatusDetails(type=status, reason=reason),
+        output=[],
+        conversation_id=None,
+        output_modalities=("audio",),
+        audio=server.ResponseAudioInfo(
+            output=server.ResponseAudioFormat(format=FormatOut(type="audio/pcm", rate=24_000), voice="joe")
+        ),
+        max_output_tokens="inf",
+        metadata=None,
+        usage=None,
+    )
+
+
+def started() -> server.SpeechStartedOut:
+    return server.SpeechStartedOut(event_id="e", audio_start_ms=0, item_id="item_u")
+
+
+def delta(sound: str = SOUND) -> server.AudioDeltaOut:
+    return server.AudioDeltaOut(
+        event_id="e", response_id="resp_1", item_id="item_resp_1", delta=sound, sample_rate_hz=24_000
+    )
+
+
+def words(text: str) -> server.TranscriptDelta:
+    return server.TranscriptDelta(event_id="e", response_id="resp_1", item_id="item_resp_1", delta=text)
+
+
+def done(status: str = "completed", reason: str | None = None) -> server.ResponseDone:
+    return server.ResponseDone(event_id="e", response_id="resp_1", response=response(status, reason))
+
+
+def answered(pieces: int, dialogue: Dialogue) -> None:
+    """A turn at 1 s, and its answer from 2 s on."""
+    dialogue.handle(started(), 1_000 * MS)
+    dialogue.handle(server.SpeechStoppedOut(event_id="e", audio_end_ms=900, item_id="item_u"), 1_900 * MS)
+    committed = server.BufferCommitted(event_id="e", item_id="item_u", previous_item_id=None)
+    dialogue.handle(committed, 1_900 * MS)
+    dialogue.handle(server.ResponseCreatedOut(event_id="e", response_id="resp_1", response=response()), 1_901 * MS)
+    for _ in range(pieces):
+        dialogue.handle(delta(), 2_000 * MS)
+        dialogue.handle(words("word "), 2_000 * MS)
+
+
+def test_a_turn_and_its_answer_are_settled_when_they_were_played() -> None:
+    told: list[tuple[str, str]] = []
+    dialogue = Dialogue(lambda kind, text: told.append((kind, text)))
+    answered(5, dialogue)
+    assert not dialogue.settled(2_600 * MS)  # it is not done
+    dialogue.handle(done(), 2_100 * MS)
+    assert not dialogue.settled(2_400 * MS)  # it is still played
+    assert dialogue.settled(2_501 * MS)
+    assert dialogue.reply is not None
+    assert dialogue.reply.text == "word " * 5
+    assert dialogue.reply.first_us == 2_000 * MS
+    assert told[-1] == ("done", "completed")
+
+
+def test_nothing_said_is_settled_and_a_turn_without_answer_is_not() -> None:
+    dialogue = Dialogue()
+    assert dialogue.settled(0)
+    dialogue.handle(started(), 0)
+    assert not dialogue.settled(9_000 * MS)
+
+
+def test_playback_is_acknowledged_in_steps_and_at_its_end() -> None:
+    dialogue = Dialogue()
+    answered(3, dialogue)
+    assert dialogue.acks(2_050 * MS) == []
+    assert dialogue.acks(2_090 * MS) == [Ack("resp_1", 90)]
+    assert dialogue.acks(2_150 * MS) == []
+    dialogue.handle(done(), 2_200 * MS)
+    assert dialogue.acks(2_400 * MS) == [Ack("resp_1", 300)]
+    assert dialogue.acks(3_400 * MS) == []
+
+
+def test_cutting_in_stops_the_speaker_tells_what_was_heard_and_counts_what_comes_too_late() -> None:
+    dialogue = Dialogue()
+    answered(10, dialogue)
+    assert dialogue.handle(started(), 2_250 * MS) == [Truncate("item_resp_1", 250)]
+    assert dialogue.player.playing(2_251 * MS) is None
+    dialogue.handle(delta(""), 2_260 * MS)  # a number that belongs to the dead answer, without its sound
+    assert dialogue.handle(done("cancelled", "turn_detected"), 2_260 * MS) == []
+    reply = dialogue.reply
+    assert reply is not None
+    assert (reply.heard_ms, reply.late, reply.status, reply.reason) == (250, 0, "cancelled", "turn_detected")
+    assert dialogue.acks(2_400 * MS) == []
+    dialogue.handle(delta(), 2_300 * MS)
+    assert reply.late == 1
+
+
+def test_an_answer_that_is_cancelled_otherwise_falls_silent_too() -> None:
+    dialogue = Dialogue()
+    answered(10, dialogue)
+    assert dialogue.handle(done("cancelled", "client_cancelled"), 2_400 * MS) == [Truncate("item_resp_1", 400)]
+
+
+def test_numbers_show_what_is_missing_and_what_came_twice() -> None:
+    dialogue = Dialogue()
+    for number in (1, 2, 5, 4, 6):
+        ack = server.HeartbeatAck(event_id="e", session_id="s", server_event_seq=number)
+        dialogue.handle(ack, 0)
+    assert dialogue.numbers.missing == [3, 4]
+    assert dialogue.numbers.doubled == [4]
+    assert not dialogue.numbers.whole
+    assert (dialogue.numbers.count, dialogue.numbers.last) == (5, 6)

@@ -1,0 +1,75 @@
+"""The speaker: when each sample is heard, and what an interruption leaves."""
+
+import numpy as np
+
+from antiphon.transport.talk_player import Player, track
+
+MS = 1_000
+
+
+def tone(ms: int, rate: int = 24_000, value: int = 1_000) -> bytes:
+    return np.full(ms * rate // 1000, value, "<i2").tobytes()
+
+
+def test_pieces_are_played_one_behind_the_other() -> None:
+    player = Player()
+    player.feed(0, "a", tone(100), 24_000)
+    player.feed(10 * MS, "a", tone(100), 24_000)
+    assert player.played_ms("a", 150 * MS) == 150
+    assert player.playing(150 * MS) == "a"
+    assert player.played_ms("a", 500 * MS) == 200
+    assert player.playing(500 * MS) is None
+    assert [piece.start_us for piece in player.heard] == [0, 100 * MS]
+
+
+def test_an_empty_queue_waits_for_the_next_piece() -> None:
+    player = Player()
+    player.feed(0, "a", tone(100), 24_000)
+    player.feed(300 * MS, "a", tone(100), 24_000)
+    assert player.played_ms("a", 350 * MS) == 150
+    player.advance(400 * MS)
+    assert [piece.start_us for piece in player.heard] == [0, 300 * MS]
+
+
+def test_stopping_keeps_what_was_heard_and_drops_what_comes_later() -> None:
+    player = Player()
+    player.feed(0, "a", tone(100), 24_000)
+    player.feed(0, "b", tone(100), 24_000)
+    assert player.stop(40 * MS) == {"a": 40, "b": 0}
+    player.feed(50 * MS, "a", tone(100), 24_000)
+    assert player.received_ms("a") == 100
+    assert player.playing(60 * MS) is None
+    assert sum(len(piece.samples) for piece in player.heard) == 40 * 24
+    player.feed(70 * MS, "c", tone(10), 24_000)
+    assert player.playing(75 * MS) == "c"
+
+
+def test_many_uneven_pieces_add_up_to_the_whole() -> None:
+    player = Player()
+    for _ in range(100):
+        player.feed(0, "a", np.zeros(1_111, "<i2").tobytes(), 22_050)
+    player.advance(60_000 * MS)
+    assert player.received_ms("a") == player.played_ms("a", 60_000 * MS) == 111_100 * 1_000 // 22_050
+
+
+def test_stopping_in_silence_cuts_nothing() -> None:
+    player = Player()
+    player.feed(0, "a", tone(10), 24_000)
+    assert player.stop(20 * MS) == {}
+    player.feed(20 * MS, "a", tone(10), 24_000)
+    assert player.received_ms("a") == 20
+
+
+def test_a_track_has_each_piece_where_it_was_heard_and_no_gap_inside_a_run() -> None:
+    player = Player()
+    for _ in range(10):  # 1,001 samples last 41,708.33 µs: rounding must not show
+        player.feed(1_000 * MS, "a", np.full(1_001, 500, "<i2").tobytes(), 24_000)
+    player.feed(2_000 * MS, "b", tone(100, rate=16_000, value=700), 16_000)
+    player.advance(9_000 * MS)
+    channel = track(player.heard, 500 * MS, 24_000, length=100_000)
+    assert len(channel) == 100_000
+    assert not channel[: 500 * 24].any()
+    assert (channel[500 * 24 : 500 * 24 + 10_010] == 500).all()
+    assert not channel[500 * 24 + 10_010 : 1_500 * 24 - 50].any()
+    assert abs(int(channel[1_550 * 24]) - 700) < 20
+    assert not track([], 0, 24_000).size

@@ -1,0 +1,355 @@
+"""Decoding of client events: what becomes a command, and by which code everything else is refused."""
+
+import base64
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from antiphon.engine.ingress import AppendRequest
+from antiphon.events import commands as cmd
+from antiphon.events.audio import AudioFormat
+from antiphon.events.config import Dialect
+from antiphon.events.items import AudioPart, FunctionCall, FunctionOutput, Message, TextPart
+from antiphon.transport.codes import MAX_EVENT
+from antiphon.transport.wire_errors import WireError
+from antiphon.transport.wire_in import EVENT_NAMES, EventAck, Reading, SessionResume, decode
+from antiphon.transport.wire_session import initial_config
+
+SOUND = b"\x01\x02" * 160
+BASE64 = base64.b64encode(SOUND).decode()
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(8)).decode()
+GIF = base64.b64encode(b"GIF89a" + bytes(8)).decode()
+
+
+def reading(dialect: Dialect = "duplex") -> Reading:
+    return Reading(dialect=dialect, attachment=3, config=initial_config(dialect, "m"))
+
+
+def read(event: object, dialect: Dialect = "duplex") -> object:
+    return decode(json.dumps(event), reading(dialect))
+
+
+def refused(frame: str | bytes | Mapping[str, object], dialect: Dialect = "duplex") -> WireError:
+    with pytest.raises(WireError) as caught:
+        decode(frame if isinstance(frame, str | bytes) else json.dumps(frame), reading(dialect))
+    return caught.value
+
+
+def append(**fields: object) -> dict[str, object]:
+    return {"type": "input_audio_buffer.append", "audio": BASE64, **fields}
+
+
+BARE = [
+    ("input_audio_buffer.clear", cmd.ClearInput),
+    ("input.cancel", cmd.CancelInput),
+    ("barge_in", cmd.BargeIn),
+    ("session.heartbeat", cmd.Heartbeat),
+]
+
+
+@pytest.mark.parametrize(("name", "kind"), BARE)
+def test_an_event_without_fields_becomes_its_command(name: str, kind: type[cmd.ClearInput]) -> None:
+    assert read({"type": name, "event_id": "e1", "client_seq": 7}) == kind(
+        attachment=3, event_id="e1", client_seq=7
+    )
+
+
+def test_an_append_is_undone_once() -> None:
+    assert read(append(event_id="e")) == AppendRequest(data=SOUND, event_id="e")
+
+
+def test_the_aliases_of_an_append() -> None:
+    event = {
+        "type": "input_audio_buffer.append",
+        "delta": BASE64,
+        "input_audio_format": "g711_ulaw",
+        "sample_rate": 8000,
+        "speech": False,
+        "vad": {"probability": 0.25, "silence_rms": 0.01},
+        "text": "hello",
+    }
+    assert read(event) == AppendRequest(
+        data=SOUND,
+        format=AudioFormat("g711_ulaw", 8000),
+        speech=False,
+        probability=0.25,
+        silence_rms=0.01,
+        transcript="hello",
+    )
+
+
+def test_a_rate_alone_keeps_the_encoding_of_the_session() -> None:
+    request = read(append(sample_rate_hz=48_000))
+    assert isinstance(request, AppendRequest)
+    assert request.format == AudioFormat("pcm16", 48_000)
+
+
+COMMITS = [
+    ({"type": "input_audio_buffer.commit"}, None),
+    ({"type": "input.commit"}, True),
+    ({"type": "input.commit", "create_response": False}, False),
+    ({"type": "input_audio_buffer.commit", "create_response": False, "response_create": True}, True),
+]
+
+
+@pytest.mark.parametrize(("event", "wanted"), COMMITS)
+def test_whether_a_commit_asks_for_an_answer(event: dict[str, object], wanted: bool | None) -> None:
+    assert read(event) == cmd.CommitInput(attachment=3, create_response=wanted)
+
+
+def test_items() -> None:
+    def created(item: dict[str, object]) -> object:
+        command = read({"type": "conversation.item.create", "item": item, "previous_item_id": ""})
+        assert isinstance(command, cmd.CreateItem)
+        assert command.previous_item_id is None
+        return command.item
+
+    text = {"type": "input_text", "text": "hi"}
+    assert created({"type": "message", "role": "user", "content": [text]}) == Message(
+        id="", role="user", content=(TextPart("hi"),)
+    )
+    assert created({"type": "message", "role": "system", "content": "be kind", "id": "a-1"}) == Message(
+        id="a-1", role="system", content=(TextPart("be kind"),)
+    )
+    spoken = {"type": "output_audio", "transcript": "so"}
+    assert created({"type": "message", "role": "assistant", "content": [spoken]}) == Message(
+        id="", role="assistant", content=(AudioPart("so"),)
+    )
+    assert created({"type": "function_call", "name": "f", "arguments": "{}", "call_id": "c"}) == FunctionCall(
+        id="", call_id="c", name="f", arguments="{}"
+    )
+    assert created({"type": "function_call_output", "call_id": "c", "output": "1"}) == FunctionOutput(
+        id="", call_id="c", output="1"
+    )
+
+
+def test_playback_and_truncation_take_huge_numbers_as_the_largest() -> None:
+    ack = read({"type": "audio.playback_ack", "played_ms": 1e300, "committed_ms": 5})
+    assert ack == cmd.AckPlayback(attachment=3, played_ms=2**53, committed_ms=5)
+    cut = read({"type": "conversation.item.truncate", "item_id": "i", "audio_end_ms": 1.9})
+    assert cut == cmd.TruncateItem(attachment=3, item_id="i", audio_end_ms=1)
+
+
+@pytest.mark.parametrize("name", ["session.close", "close", "close_session"])
+def test_closing_keeps_120_bytes_of_the_reason(name: str) -> None:
+    command = read({"type": name, "reason": "é" * 100})
+    assert command == cmd.CloseSession(control_id="close-3", reason="é" * 60, attachment=3)
+
+
+def test_resume_and_event_ack() -> None:
+    assert read({"type": "session.resume", "session_id": "s", "resume_token": "t"}) == SessionResume(
+        session="s", token="t", last_number=0
+    )
+    assert read({"type": "session.event_ack", "server_event_seq": 9}) == EventAck(number=9)
+
+
+def test_response_options() -> None:
+    response = {
+        "instructions": "short",
+        "modalities": ["text"],
+        "audio": {"output": {"voice": {"id": "v"}, "format": {"type": "audio/pcmu"}, "speed": 1.5}},
+        "max_output_tokens": 9,
+        "conversation": "none",
+        "metadata": {"k": "v"},
+    }
+    command = read({"type": "response.create", "response": response})
+    assert command == cmd.CreateResponse(
+        attachment=3,
+        options=cmd.ResponseOptions(
+            instructions="short",
+            output_modalities=("text",),
+            output_format=AudioFormat("g711_ulaw", 8000),
+            voice="v",
+            speed=1.5,
+            max_output_tokens=9,
+            metadata={"k": "v"},
+            remember=False,
+        ),
+    )
+    assert read({"type": "response.create"}) == cmd.CreateResponse(attachment=3)
+
+
+Refusal = tuple[object, str, str | None, str | None]
+REFUSALS: list[Refusal] = [
+    # what is no event at all
+    ('{"type":"session.heart', "invalid_json", None, None),
+    (b'{"type":"\xff"}', "invalid_json", None, None),
+    ("[1,2]", "bad_event", None, None),
+    ('"x"', "bad_event", None, None),
+    ("null", "bad_event", None, None),
+    ("12", "bad_event", None, None),
+    ({}, "bad_event", None, "type_missing"),
+    ({"type": 5}, "bad_event", "type", "wrong_type"),
+    ({"type": "session.destroy"}, "unknown_event", "type", None),
+    ({"type": "__proto__"}, "unknown_event", "type", None),
+    ({"type": "turn.signal", "event": "x"}, "unsupported", "type", None),
+    ({"type": "session.heartbeat", "event_id": 5}, "bad_event", "event_id", "wrong_type"),
+    ("[" * 100_000 + "]" * 100_000, "invalid_json", None, None),
+    ('{"type":"session.heartbeat","x":' + "[" * 65 + "]" * 65 + "}", "invalid_json", None, None),
+    ("1" * 1_000_000, "invalid_json", None, None),
+    ('{"type":"session.heartbeat","x":' + "1" * 1_000_000 + "}", "invalid_json", None, None),
+    # sound
+    (append(audio="@@@"), "bad_audio", "audio", None),
+    (append(audio="data:audio/wav;base64," + BASE64), "bad_audio", "audio", None),
+    (append(audio=BASE64 + "\n"), "bad_audio", "audio", None),
+    (append(audio=5), "bad_event", "audio", "wrong_type"),
+    (append(audio=""), "bad_event", "audio", "value"),
+    ({"type": "input_audio_buffer.append"}, "bad_event", "audio", "missing"),
+    (append(sample_rate_hz=0), "bad_event", "sample_rate_hz", "value"),
+    (append(sample_rate_hz=-1), "bad_event", "sample_rate_hz", "value"),
+    (append(sample_rate_hz=1e308), "bad_event", "sample_rate_hz", "wrong_type"),
+    (append(sample_rate_hz=True), "bad_event", "sample_rate_hz", "wrong_type"),
+    (append(sample_rate_hz=float("nan")), "bad_event", "sample_rate_hz", "wrong_type"),
+    (append(sample_rate_hz="16000"), "bad_event", "sample_rate_hz", "wrong_type"),
+    (append(format="mp3"), "unsupported_audio_format", "format", None),
+    (append(format="wav"), "unsupported_audio_format", "format", None),
+    (append(format={"type": ["pcm"]}), "bad_event", "format", "wrong_type"),
+    (append(format="g711_alaw", sample_rate_hz=16_000), "bad_event", "sample_rate_hz", "value"),
+    (append(vad={"probability": 1.5}), "bad_event", "vad.probability", "value"),
+    (append(is_speech=1), "bad_event", "is_speech", "wrong_type"),
+    (append(video_frames=[GIF]), "invalid_video_frames", "video_frames[0]", None),
+    (append(video_frames=["A" * 10_000_000]), "invalid_video_frames", "video_frames[0]", None),
+    (append(video_frames=[PNG] * 100), "invalid_video_frames", "video_frames", None),
+    (append(video_frames=["file:///etc/passwd"]), "invalid_video_frames", "video_frames[0]", None),
+    (append(video_frames=[PNG], max_slice_nums=2), "invalid_video_frames", "max_slice_nums", None),
+    (append(video_frames=[PNG]), "invalid_input_modality", "video_frames", None),
+    # items
+    ({"type": "conversation.item.create"}, "bad_event", "item", "missing"),
+    ({"type": "conversation.item.create", "item": {}}, "bad_event", "item.type", "missing"),
+    ({"type": "conversation.item.create", "item": {"type": "mcp_call"}}, "unsupported", "item.type", None),
+    (
+        {"type": "conversation.item.create", "item": {"type": "message", "role": "user", "id": "a" * 10_000}},
+        "bad_event",
+        "item.id",
+        "value",
+    ),
+    (
+        {
+            "type": "conversation.item.create",
+            "item": {"type": "message", "role": "user", "content": [{"type": "output_text", "text": "x"}]},
+        },
+        "bad_event",
+        "item.content[0].type",
+        "value",
+    ),
+    (
+        {
+            "type": "conversation.item.create",
+            "item": {"type": "function_call_output", "call_id": "c", "output": {"a": 1}},
+        },
+        "invalid_function_call_output",
+        "item.output",
+        None,
+    ),
+    ({"type": "conversation.item.delete"}, "missing_item_id", "item_id", None),
+    ({"type": "conversation.item.truncate", "item_id": "i"}, "bad_event", "audio_end_ms", "missing"),
+    (
+        {"type": "conversation.item.truncate", "item_id": "i", "audio_end_ms": -1},
+        "bad_event",
+        "audio_end_ms",
+        "value",
+    ),
+    ({"type": "playback.ack", "played_ms": -5}, "bad_event", "played_ms", "value"),
+    ({"type": "playback.ack", "played_ms": True}, "bad_event", "played_ms", "wrong_type"),
+    # responses
+    (
+        {"type": "response.create", "response": {"metadata": {str(n): "" for n in range(17)}}},
+        "bad_event",
+        "response.metadata",
+        "value",
+    ),
+    (
+        {"type": "response.create", "response": {"metadata": {"a": {}}}},
+        "bad_event",
+        "response.metadata",
+        "wrong_type",
+    ),
+    (
+        {"type": "response.create", "response": {"metadata": {"a" * 65: ""}}},
+        "bad_event",
+        "response.metadata",
+        "value",
+    ),
+    (
+        {"type": "response.create", "response": {"input": []}},
+        "unsupported_native_response_options",
+        "response.input",
+        None,
+    ),
+    # resume and acknowledgements
+    (
+        {"type": "session.resume", "session_id": "s", "resume_token": ""},
+        "invalid_session_resume",
+        "resume_token",
+        None,
+    ),
+    (
+        {
+            "type": "session.resume",
+            "session_id": "s",
+            "resume_token": "t",
+            "last_received_server_event_seq": -1,
+        },
+        "invalid_session_resume",
+        "last_received_server_event_seq",
+        None,
+    ),
+    ({"type": "session.event_ack", "server_event_seq": -1}, "invalid_event_ack", "server_event_seq", None),
+    ({"type": "session.event_ack", "server_event_seq": True}, "invalid_event_ack", "server_event_seq", None),
+    ({"type": "session.update", "session": 5}, "bad_event", "session", "wrong_type"),
+]
+
+
+@pytest.mark.parametrize(("frame", "code", "param", "detail"), REFUSALS, ids=range(len(REFUSALS)))
+def test_refusals(
+    frame: str | bytes | Mapping[str, object], code: str, param: str | None, detail: str | None
+) -> None:
+    refusal = refused(frame)
+    assert (refusal.code, refusal.param, refusal.detail) == (code, param, detail)
+    assert len(refusal.message) < 200
+
+
+def test_a_refusal_names_the_event_it_is_about() -> None:
+    assert refused(append(event_id="mine", audio="@")).event_id == "mine"
+    assert refused(append(event_id="mine", sample_rate_hz=float("inf"))).event_id == "mine"
+    assert refused({"type": "nothing", "event_id": "mine"}).event_id == "mine"
+
+
+def test_only_frames_that_never_were_commands_go_unnumbered() -> None:
+    assert not refused("{").numbered
+    assert not refused({"type": "session.event_ack"}).numbered
+    assert refused({"type": "nothing"}).numbered
+
+
+def test_size_is_bounded_and_strings_may_be_full_of_brackets() -> None:
+    text = "[{" * 100_000 + '\\"' * 10
+    assert isinstance(decode('{"type":"session.heartbeat","x":"' + text + '"}', reading()), cmd.Heartbeat)
+    filler = MAX_EVENT + 1 - len('{"type":"session.heartbeat","x":""}')
+    refusal = refused('{"type":"session.heartbeat","x":"' + "a" * filler + '"}')
+    assert (refusal.code, refusal.numbered) == ("event_too_large", False)
+    exact = '{"type":"session.heartbeat","x":"' + "a" * (filler - 1) + '"}'
+    assert isinstance(decode(exact, reading()), cmd.Heartbeat)
+
+
+def test_a_type_of_a_megabyte_is_quoted_shortly() -> None:
+    refusal = refused({"type": "x" * 1_000_000})
+    assert refusal.code == "unknown_event"
+    assert len(refusal.message) < 100
+
+
+@pytest.mark.parametrize("dialect", ["ga", "beta"])
+def test_session_update_needs_its_object_outside_the_duplex_dialect(dialect: Dialect) -> None:
+    refusal = refused({"type": "session.update", "instructions": "hi"}, dialect)
+    assert (refusal.code, refusal.param, refusal.detail) == ("bad_event", "session", "missing")
+
+
+def test_in_the_duplex_dialect_the_event_may_be_the_session_itself() -> None:
+    command = read({"type": "session.update", "event_id": "e", "instructions": "hi"})
+    assert isinstance(command, cmd.UpdateSession)
+    assert command.patch.instructions == "hi"
+    assert command.event_id == "e"
+
+
+def test_every_client_event_of_the_contract_is_known() -> None:
+    assert len(EVENT_NAMES) == 22

@@ -1,0 +1,344 @@
+"""Projection: how many messages, in which order, by which names, in each dialect."""
+
+import base64
+import json
+from typing import Any, get_args
+
+import pytest
+
+from antiphon.events import commands as cmd
+from antiphon.events import events as ev
+from antiphon.events import ids
+from antiphon.transport import wire_server as out
+from antiphon.transport.wire_out import PROJECTED, Reader, form_of, notice, project, refusal
+from antiphon.transport.wire_project import Form
+
+from .scenes import AUDIO, EVENTS, HEAD, OPENED, RESUMED, SESSION, SOUND, SPOKEN_ITEM, TICK, ended, entry
+
+FORMS: tuple[Form, ...] = ("ga", "beta", "duplex", "plain")
+
+
+def reader(form: Form = "duplex", attachment: int = 2, token: str | None = "t" * 43) -> Reader:
+    return Reader(session=SESSION, form=form, attachment=attachment, token=token)
+
+
+def messages(
+    *events: ev.AnyEvent,
+    form: Form = "duplex",
+    command: cmd.AnyCommand = TICK,
+    epoch: int = 1,
+    asked_to_close: bool = False,
+) -> list[dict[str, Any]]:
+    who = reader(form)
+    who.asked_to_close = asked_to_close
+    return [json.loads(message.data) for message in project(entry(*events, command=command), who, epoch)]
+
+
+def types(*events: ev.AnyEvent, form: Form = "duplex", **more: Any) -> list[str]:
+    return [message["type"] for message in messages(*events, form=form, **more)]
+
+
+def test_every_public_event_has_a_row_and_an_example() -> None:
+    public = {kind for kind in get_args(ev.AnyEvent) if issubclass(kind, ev.PublicEvent)}
+    assert public == PROJECTED
+    assert {type(event) for event in EVENTS} == public
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_the_duplex_dialect_has_as_many_messages_as_the_core_counted(event: Any) -> None:
+    made = project(entry(event), reader(), 1)
+    assert len(made) == event.count
+    numbers = [message.number for message in made]
+    assert numbers == ([event.number + part for part in range(event.count)] if event.number else [0] * event.count)
+    for part, message in enumerate(made):
+        body = json.loads(message.data)
+        assert body.get("server_event_seq", 0) == message.number
+        assert body["event_id"] == ids.event_id(5, 0, part)
+
+
+@pytest.mark.parametrize("form", ["ga", "beta", "plain"])
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_other_forms_have_no_numbers(event: Any, form: Form) -> None:
+    made = messages(event, form=form)
+    assert not any("server_event_seq" in message for message in made)
+    if form != "plain":
+        extensions = ("response.speak", "response.listen", "overlap.decision", "session.expired")
+        assert not any(message["type"] in extensions for message in made)
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("ga", ["conversation.item.added", "conversation.item.done"]),
+        ("beta", ["conversation.item.created"]),
+        (
+            "duplex",
+            ["conversation.item.added", "conversation.item.created", "conversation.item.done"],
+        ),
+    ],
+)
+def test_item_notices(form: Form, expected: list[str]) -> None:
+    event = next(event for event in EVENTS if isinstance(event, ev.ItemCreated))
+    assert types(event, form=form) == expected
+
+
+START = {
+    "ga": [
+        "response.output_item.added",
+        "conversation.item.added",
+        "response.content_part.added",
+    ],
+    "beta": [
+        "response.output_item.added",
+        "conversation.item.created",
+        "response.content_part.added",
+    ],
+    "duplex": [
+        "response.output_item.added",
+        "conversation.item.added",
+        "conversation.item.created",
+        "response.content_part.added",
+        "response.speak",
+    ],
+}
+END = {
+    "ga": [
+        "response.output_audio.done",
+        "response.output_audio_transcript.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "conversation.item.done",
+        "response.done",
+        "rate_limits.updated",
+    ],
+    "beta": [
+        "response.audio.done",
+        "response.audio_transcript.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.done",
+        "rate_limits.updated",
+    ],
+}
+END["duplex"] = END["ga"]
+
+
+@pytest.mark.parametrize("form", ["ga", "beta", "duplex"])
+def test_the_order_inside_a_response(form: Form) -> None:
+    started = next(event for event in EVENTS if isinstance(event, ev.OutputStarted))
+    assert types(started, form=form) == START[form]
+    assert types(ended(HEAD, SPOKEN_ITEM, 7), form=form) == END[form]
+
+
+def test_a_delta_and_its_words() -> None:
+    sound, words = messages(AUDIO)
+    assert base64.b64decode(sound["delta"]) == SOUND
+    assert (sound["format"], sound["sample_rate_hz"]) == ("pcm16", 24_000)
+    assert sound["metadata"]["audio_duration_ms"] == 80
+    assert sound["metadata"]["audio_text_marks"] == [{"text_chars": 3, "audio_end_ms": 80}]
+    assert sound["metadata"]["playback"] == {
+        "generated_ms": 80,
+        "sent_ms": 80,
+        "played_ms": 0,
+        "committed_ms": 0,
+    }
+    assert words["delta"] == "Hel"
+    where = {"response_id": "resp_1", "item_id": "item_resp_1", "output_index": 0, "content_index": 0}
+    assert all(where.items() <= message.items() for message in (sound, words))
+
+
+def test_the_openai_dialects_have_no_extra_keys_in_a_delta() -> None:
+    ga, _ = messages(AUDIO, form="ga")
+    assert set(ga) == {
+        "type",
+        "event_id",
+        "response_id",
+        "item_id",
+        "output_index",
+        "content_index",
+        "delta",
+    }
+    assert types(AUDIO, form="beta") == ["response.audio.delta", "response.audio_transcript.delta"]
+
+
+def test_stale_sound_is_blanked_where_numbers_must_stay_whole_and_skipped_elsewhere() -> None:
+    published = entry(AUDIO)
+    live = project(published, reader(), 1)
+    stale = project(published, reader(), 2)
+    assert [message.number for message in live] == [message.number for message in stale]
+    assert json.loads(stale[0].data)["delta"] == ""
+    assert json.loads(stale[1].data)["delta"] == "Hel"
+    assert types(AUDIO, form="ga", epoch=2) == ["response.output_audio_transcript.delta"]
+
+
+def test_messages_are_encoded_once_for_each_dialect() -> None:
+    published = entry(AUDIO)
+    assert project(published, reader(), 1) is project(published, reader(), 1)
+    assert project(published, reader("ga"), 1) is not project(published, reader(), 1)
+
+
+def test_the_response_object_is_complete() -> None:
+    done = messages(ended(HEAD, SPOKEN_ITEM, 7), form="ga")[-2]["response"]
+    assert done["object"] == "realtime.response"
+    assert done["status"] == "completed"
+    assert done["status_details"] is None
+    assert done["metadata"] == {"mine": "1"}
+    assert done["output"][0]["content"] == [{"type": "output_audio", "transcript": "Hello."}]
+    assert done["usage"]["input_token_details"]["cached_tokens_details"]["image_tokens"] == 0
+    assert done["max_output_tokens"] == "inf"
+    assert "modalities" not in done
+    duplex = messages(ended(HEAD, SPOKEN_ITEM, 7))[-2]["response"]
+    assert duplex["modalities"] == ["audio", "text"]
+    assert {"mine", "type", "session_id", "response_id", "epoch", "committed", "playback"} <= set(
+        duplex["metadata"]
+    )
+    beta = messages(ended(HEAD, SPOKEN_ITEM, 7), form="beta")[-2]["response"]
+    assert beta["output"][0]["content"][0]["type"] == "audio"
+    assert beta["output_audio_format"] == "pcm16"
+
+
+@pytest.mark.parametrize(
+    ("fields", "details"),
+    [
+        (
+            {"status": "cancelled", "reason": "turn_detected", "cause": "barge_in"},
+            {"type": "cancelled", "reason": "turn_detected", "cause": "barge_in"},
+        ),
+        (
+            {"status": "cancelled", "reason": "client_cancelled"},
+            {"type": "cancelled", "reason": "client_cancelled"},
+        ),
+        (
+            {"status": "incomplete", "reason": "max_output_tokens"},
+            {"type": "incomplete", "reason": "max_output_tokens"},
+        ),
+        (
+            {"status": "failed", "failure": ev.Failure("engine_error", "m")},
+            {"type": "failed", "error": {"type": "server_error", "code": "engine_error", "message": "m"}},
+        ),
+    ],
+)
+def test_status_details(fields: dict[str, object], details: dict[str, object]) -> None:
+    made = messages(ended(HEAD, None, 2, **fields))
+    assert made[0]["response"]["status_details"] == details
+
+
+def test_opening() -> None:
+    (created,) = messages(OPENED)
+    assert created["type"] == "session.created"
+    assert created["attachment_generation"] == 1
+    assert created["resume_token"] == "t" * 43
+    made = project(entry(OPENED, seq=1), reader("beta", token=None), 0)
+    created, conversation = (json.loads(message.data) for message in made)
+    assert "resume_token" not in created
+    assert "attachment_generation" not in created
+    assert conversation["conversation"]["object"] == "realtime.conversation"
+
+
+def test_resuming_is_told_to_both_connections() -> None:
+    (resumed,) = messages(RESUMED)
+    assert resumed["type"] == "session.resumed"
+    assert resumed["attachment_generation"] == 2
+    assert resumed["last_client_seq"] == 3
+    (replaced,) = project(entry(RESUMED), reader(attachment=1), 1)
+    assert json.loads(replaced.data) == {
+        "type": "session.replaced",
+        "event_id": ids.event_id(5, 0, 0),
+        "session_id": SESSION,
+        "attachment_generation": 2,
+    }
+
+
+def test_the_end_of_a_session() -> None:
+    closed = ev.SessionClosed(number=1, count=1, session=SESSION, reason="client_close", expired=False)
+    assert types(closed) == ["session.closed"]
+    assert types(closed, form="ga") == []
+    assert types(closed, form="ga", asked_to_close=True) == ["session.closed"]
+    expired = ev.SessionClosed(number=1, count=1, session=SESSION, reason="max_duration", expired=True)
+    assert types(expired) == ["session.expired"]
+    (error,) = messages(expired, form="ga")
+    assert error["error"]["code"] == "session_expired"
+
+
+def test_output_cleared_is_volunteered_only_where_it_is_known() -> None:
+    event = next(event for event in EVENTS if isinstance(event, ev.OutputCleared))
+    assert types(event) == ["output_audio_buffer.cleared"]
+    assert types(event, form="ga") == []
+
+
+SPELLINGS: list[tuple[str, str | None, str | None, cmd.AnyCommand, str | None, str | None]] = [
+    ("bad_event", None, "type_missing", cmd.Tick(), "invalid_event", None),
+    ("bad_event", "x", "missing", cmd.Tick(), "missing_required_parameter", "x"),
+    ("bad_event", "x", "wrong_type", cmd.Tick(), "invalid_type", "x"),
+    ("bad_event", "x", "value", cmd.Tick(), "invalid_value", "x"),
+    ("unknown_event", None, None, cmd.Tick(), "invalid_value", "type"),
+    ("bad_audio", None, None, cmd.Tick(), "invalid_value", "audio"),
+    ("unsupported_turn_detection", "p", None, cmd.Tick(), "invalid_value", "p"),
+    ("response_not_active", None, None, cmd.Tick(), "response_cancel_not_active", None),
+    ("response_already_active", None, None, cmd.Tick(), "conversation_already_has_active_response", None),
+    ("input_audio_buffer_empty", None, None, cmd.Tick(), "input_audio_buffer_commit_empty", None),
+    ("input_backpressure", None, None, cmd.Tick(), "rate_limit_exceeded", None),
+    (
+        "item_not_found",
+        "item_id",
+        None,
+        cmd.DeleteItem(attachment=1, item_id="i"),
+        "item_delete_invalid_item_id",
+        None,
+    ),
+    (
+        "bad_event",
+        "item_id",
+        "value",
+        cmd.TruncateItem(attachment=1, item_id="i", audio_end_ms=0),
+        None,
+        None,
+    ),
+    ("barge_in_unsupported", None, None, cmd.Tick(), "barge_in_unsupported", None),
+]
+
+
+@pytest.mark.parametrize(("code", "param", "detail", "command", "spelled", "at"), SPELLINGS)
+def test_errors_are_spelled_by_dialect(
+    code: str,
+    param: str | None,
+    detail: Any,
+    command: cmd.AnyCommand,
+    spelled: str | None,
+    at: str | None,
+) -> None:
+    event = ev.ErrorReported(number=1, count=1, code=code, message="m", param=param, event_id="e", detail=detail)
+    (ga,) = messages(event, form="ga", command=command)
+    assert (ga["error"]["code"], ga["error"]["param"], ga["error"]["event_id"]) == (spelled, at, "e")
+    (duplex,) = messages(event, command=command)
+    assert (duplex["error"]["code"], duplex["error"]["param"]) == (code, param)
+    assert {"type", "code", "message", "param", "event_id"} <= set(duplex["error"])
+
+
+def test_what_may_be_tried_again_says_so() -> None:
+    event = ev.ErrorReported(number=1, count=1, code="input_backpressure", message="m")
+    (error,) = messages(event)
+    assert error["error"]["retryable"] is True
+    assert error["error"]["type"] == "rate_limit_error"
+
+
+def test_notices_are_in_no_log_and_have_ids_of_their_own() -> None:
+    first = notice(refusal("config_timeout", "m", None, None, "duplex"), 1)
+    second = notice(out.RateLimits(), 2)
+    assert json.loads(first.data)["event_id"] != json.loads(second.data)["event_id"]
+    assert first.number == 0
+
+
+def test_only_what_can_be_resumed_is_numbered() -> None:
+    assert form_of("duplex", resumable=True) == "duplex"
+    assert form_of("duplex", resumable=False) == "plain"
+    assert form_of("ga", resumable=False) == "ga"
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_what_is_sent_can_be_read_as_what_it_says(event: Any, form: Form) -> None:
+    for message in project(entry(event), reader(form), 1):
+        body = json.loads(message.data)
+        assert isinstance(body["type"], str)
+        assert len(message.data) < 1_000_000

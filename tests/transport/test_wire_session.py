@@ -1,0 +1,235 @@
+"""The session object: both spellings, the order of precedence, and what is refused."""
+
+import json
+
+import pytest
+from msgspec import UNSET, Raw
+
+from antiphon.events.audio import AudioFormat
+from antiphon.events.config import Dialect, SessionConfig, TurnDetection, merged
+from antiphon.transport.wire_errors import WireError
+from antiphon.transport.wire_session import initial_config, patch_from
+
+VAD = TurnDetection()
+
+
+def patched(
+    session: dict[str, object], dialect: Dialect = "duplex", before: SessionConfig | None = None
+) -> SessionConfig:
+    config = before or initial_config(dialect, "m")
+    return merged(config, patch_from(Raw(json.dumps(session).encode()), config, dialect))
+
+
+def refused(
+    session: dict[str, object], dialect: Dialect = "duplex", before: SessionConfig | None = None
+) -> tuple[str, str | None, str | None]:
+    with pytest.raises(WireError) as caught:
+        patched(session, dialect, before)
+    return caught.value.code, caught.value.param, caught.value.detail
+
+
+def test_an_empty_patch_changes_nothing() -> None:
+    config = initial_config("ga", "m")
+    patch = patch_from(Raw(b"{}"), config, "ga")
+    assert merged(config, patch) == config
+    assert patch.turn_detection is UNSET
+    assert patch.playback_policy is UNSET
+
+
+def test_what_the_duplex_client_sends_at_opening() -> None:
+    config = patched(
+        {
+            "model": "m",
+            "modalities": ["audio", "text"],
+            "input_audio_format": "pcm16",
+            "output_audio_format": "pcm16",
+            "sample_rate_hz": 16_000,
+            "audio": {"input": {"sample_rate_hz": 16_000}, "output": {"sample_rate_hz": 16_000}},
+            "turn_detection": None,
+            "extra_body": {"auto_response": True, "top_p": 0.5},
+            "idle_timeout_s": 1,
+        }
+    )
+    assert config.input_format == AudioFormat("pcm16", 16_000)
+    assert config.output_format == AudioFormat("pcm16", 16_000)
+    assert config.turn_detection is None
+    assert config.auto_response
+    assert config.idle_timeout_s == 5.0
+
+
+PRECEDENCE: list[tuple[dict[str, object], str, object]] = [
+    (
+        {"input_audio_format": "g711_ulaw", "audio": {"input": {"format": {"type": "audio/pcm"}}}},
+        "input_format",
+        AudioFormat("g711_ulaw", 8000),
+    ),
+    (
+        {
+            "sample_rate_hz": 8000,
+            "audio": {"input": {"sample_rate_hz": 16_000, "format": {"type": "audio/pcm", "rate": 48_000}}},
+        },
+        "input_format",
+        AudioFormat("pcm16", 8000),
+    ),
+    (
+        {
+            "response_format": "wav",
+            "audio": {"output": {"format": "pcm16", "sample_rate_hz": 16_000}},
+        },
+        "output_format",
+        AudioFormat("wav", 16_000),
+    ),
+    (
+        {"output_audio_format": "g711_alaw", "response_format": "wav"},
+        "output_format",
+        AudioFormat("g711_alaw", 8000),
+    ),
+    ({"voice": "a", "audio": {"output": {"voice": "b"}}}, "voice", "a"),
+    ({"audio": {"output": {"voice": {"id": "b"}}}}, "voice", "b"),
+    ({"speed": 0.5, "audio": {"output": {"speed": 1.5}}}, "speed", 0.5),
+    ({"modalities": ["text"], "output_modalities": ["audio"]}, "output_modalities", ("text",)),
+    (
+        {"turn_detection": None, "audio": {"input": {"turn_detection": {"type": "server_vad"}}}},
+        "turn_detection",
+        VAD,
+    ),
+    (
+        {"max_tokens": 1, "max_output_tokens": 2, "max_response_output_tokens": 3},
+        "max_output_tokens",
+        3,
+    ),
+    ({"max_output_tokens": "inf"}, "max_output_tokens", None),
+    ({"overlap_short_ack_ms": 1, "extra_body": {"overlap_short_ack_ms": 2}}, "overlap_short_ack_ms", 2),
+    ({"playback_commit_policy": "whatever"}, "playback_policy", "commit_all_on_done"),
+    ({"instructions": None}, "instructions", ""),
+    (
+        {"extra_body": {"realtime_tools": [{"type": "function", "function": {"name": "f"}}]}},
+        "tools",
+        '[{"type":"function","name":"f"}]',
+    ),
+]
+
+
+@pytest.mark.parametrize(("session", "field", "value"), PRECEDENCE, ids=range(len(PRECEDENCE)))
+def test_one_spelling_wins(session: dict[str, object], field: str, value: object) -> None:
+    config = patched(session)
+    assert {name: getattr(config, name) for name in config.__struct_fields__}[field] == value
+
+
+def test_formats_come_back_from_g711_with_the_default_rate() -> None:
+    phone = patched({"input_audio_format": "g711_ulaw"})
+    assert patched({"input_audio_format": "pcm16"}, before=phone).input_format.rate == 16_000
+    fast = patched({"sample_rate_hz": 48_000})
+    assert patched({"input_audio_format": "pcm16"}, before=fast).input_format.rate == 48_000
+
+
+def test_turn_detection_is_replaced_as_a_whole_and_clamped() -> None:
+    before = patched({"turn_detection": {"type": "server_vad", "silence_duration_ms": 900}})
+    after = patched({"turn_detection": {"threshold": 0.1, "min_speech_duration_ms": 1}}, before=before)
+    assert after.turn_detection == TurnDetection(threshold=0.16, min_speech_duration_ms=32)
+
+
+@pytest.mark.parametrize(("eagerness", "silence"), [("low", 1500), ("auto", 900), ("high", 500)])
+def test_semantic_detection_is_a_silence_limit(eagerness: str, silence: int) -> None:
+    config = patched({"turn_detection": {"type": "semantic_vad", "eagerness": eagerness}}, "ga")
+    assert config.turn_detection is not None
+    assert config.turn_detection.silence_duration_ms == silence
+
+
+def test_the_overlap_policy_follows_the_turn_detection() -> None:
+    assert patched({"turn_detection": {"type": "server_vad"}}).overlap_policy == "barge_in_on_speech"
+    quiet = {"type": "server_vad", "interrupt_response": False}
+    assert patched({"turn_detection": quiet}).overlap_policy == "listen_only"
+    assert patched({"turn_detection": None}, "ga").overlap_policy == "listen_only"
+
+
+def test_echoed_fields_are_kept_as_text_and_tracing_only_once() -> None:
+    config = patched({"tracing": "auto", "include": ["item.input_audio_transcription.logprobs"]})
+    assert config.echo["tracing"] == '"auto"'
+    assert patched({"tracing": "auto"}, before=config) == config
+    assert refused({"tracing": None}, before=config) == ("bad_event", "session.tracing", "value")
+
+
+def test_dialects_without_the_extensions_ignore_them() -> None:
+    config = patched({"extra_body": {"auto_response": True}, "idle_timeout_s": 60}, "ga")
+    assert not config.auto_response
+    assert config.idle_timeout_s == 0.0
+
+
+TD = "unsupported_turn_detection"
+REFUSALS: list[tuple[dict[str, object], tuple[str, str | None, str | None]]] = [
+    ({"turn_detection": 5}, (TD, "session.turn_detection", None)),
+    ({"turn_detection": {"type": "magic"}}, (TD, "session.turn_detection.type", None)),
+    (
+        {"turn_detection": {"type": "server_vad", "threshold": 2}},
+        (TD, "session.turn_detection.threshold", None),
+    ),
+    (
+        {"audio": {"input": {"turn_detection": {"type": "server_vad", "treshold": 0.5}}}},
+        (TD, "session.audio.input.turn_detection.treshold", None),
+    ),
+    ({"turn_detection": {"threshold": 0.5}}, (TD, "session.turn_detection.type", None)),
+    ({"overlap_policy": "barge_in_on_speech"}, (TD, "session.overlap_policy", None)),
+    (
+        {"turn_detection": {"type": "server_vad"}, "extra_body": {"overlap_policy": "listen_only"}},
+        (TD, "session.extra_body.overlap_policy", None),
+    ),
+    ({"input_audio_format": "mp3"}, ("unsupported_audio_format", "session.input_audio_format", None)),
+    (
+        {"input_audio_format": "mp3", "turn_detection": 5},
+        ("unsupported_audio_format", "session.input_audio_format", None),
+    ),
+    (
+        {"audio": {"output": {"format": {"type": "audio/pcm_f32le"}}}},
+        ("unsupported_audio_format", "session.audio.output.format.type", None),
+    ),
+    (
+        {"audio": {"input": {"format": {"type": "audio/pcm", "rate": 5}}}},
+        ("bad_event", "session.audio.input.format.rate", "value"),
+    ),
+    ({"type": "transcription"}, ("unsupported", "session.type", None)),
+    ({"type": "x"}, ("bad_event", "session.type", "value")),
+    ({"speed": 2}, ("bad_event", "session.speed", "value")),
+    ({"temperature": True}, ("bad_event", "session.temperature", "wrong_type")),
+    ({"modalities": []}, ("bad_event", "session.output_modalities", "value")),
+    ({"modalities": ["video"]}, ("bad_event", "session.modalities[0]", "value")),
+    ({"max_output_tokens": 0}, ("bad_event", "session.max_output_tokens", "value")),
+    ({"instructions": "x" * (1024 * 1024 + 1)}, ("bad_event", "session.instructions", "value")),
+    ({"tools": [{"type": "mcp", "name": "f"}]}, ("unsupported", "session.tools[0].type", None)),
+    (
+        {"tools": [{"type": "function", "name": "a b"}]},
+        ("bad_event", "session.tools[0].name", "value"),
+    ),
+    (
+        {"tools": [{"type": "function", "name": "f"}] * 2},
+        ("bad_event", "session.tools", "value"),
+    ),
+    (
+        {"tool_choice": {"type": "function", "name": "f"}},
+        ("bad_event", "session.tool_choice.name", "value"),
+    ),
+    ({"ref_audio": "/etc/passwd"}, ("unsupported_ref_audio_path", "session.ref_audio", None)),
+    (
+        {"ref_audio": "http://169.254.169.254/"},
+        ("unsupported_ref_audio_path", "session.ref_audio", None),
+    ),
+    (
+        {"extra_body": {"ref_audio_path": "x"}},
+        ("unsupported_ref_audio_path", "session.extra_body.ref_audio_path", None),
+    ),
+    (
+        {"extra_body": {"request_id": "x"}},
+        ("invalid_duplex_runtime_config", "session.extra_body.request_id", None),
+    ),
+]
+
+
+@pytest.mark.parametrize(("session", "expected"), REFUSALS, ids=range(len(REFUSALS)))
+def test_refusals(session: dict[str, object], expected: tuple[str, str | None, str | None]) -> None:
+    assert refused(session) == expected
+
+
+def test_pcm_output_of_the_openai_dialects_has_one_rate() -> None:
+    session: dict[str, object] = {"audio": {"output": {"format": {"type": "audio/pcm", "rate": 16_000}}}}
+    assert refused(session, "ga") == ("bad_event", "session.audio.output.format.rate", "value")
+    assert patched(session).output_format.rate == 16_000
