@@ -7,7 +7,6 @@ from typing import Self
 import anyio
 import structlog
 from anyio.abc import TaskGroup
-from msgspec import Struct
 
 from antiphon.events.commands import CloseSession, Detach, StageLost, StageReleased, StartRunner
 from antiphon.events.events import SessionOpened, SessionResumed
@@ -21,6 +20,7 @@ from .clock import Clock
 from .errors import Refused
 from .host import PipelineHost
 from .live import Live
+from .lost import RETRY_US, Lost
 from .opening import (
     Opening,
     Resumption,
@@ -28,47 +28,20 @@ from .opening import (
     resume_command,
     resume_preparation,
 )
+from .openings import Openings
 from .outcome import Outcome
 from .published import Published
 from .recovery import fold
 from .runner import Runner
 from .scoring import LevelScorer, ScoringService
 from .settings import HubSettings
+from .statistics import Statistics
 from .tokens import token
 
 _log = structlog.get_logger()
 
 WARM_UP_S = 20.0
 """How long an opening waits for the stages (WIRE 1.10)."""
-
-KEPT_OPENINGS = 1024
-REVIVE_US = 1_000_000
-MAX_REVIVE_US = 60_000_000
-
-
-class Statistics(Struct, frozen=True, kw_only=True):
-    """A moment of the hub. `admitted` sessions hold a slot; `opened` and the others count since the start."""
-
-    admitted: int
-    live: int
-    attached: int
-    max_sessions: int
-    opened: int
-    resumed: int
-    refused: int
-    closed: int
-    crashed: int
-    recovered: int
-    backlog: int
-    ahead: int
-
-
-class _Opened(Struct):
-    """An opening that may be repeated by its control id. `session` is known when `done` is set."""
-
-    body: bytes
-    done: anyio.Event
-    session: str | None = None
 
 
 class Hub:
@@ -103,9 +76,9 @@ class Hub:
         self._plugins = {plugin.name: plugin}
         self._group: TaskGroup = anyio.create_task_group()
         self._live: dict[str, Live] = {}
-        self._lost: dict[str, anyio.Lock] = {}
+        self._lost = Lost(clock, self.stopping, self._take_over_safely)
         self._leaving: set[str] = set()
-        self._openings: dict[str, _Opened] = {}
+        self._openings = Openings()
         self._admitting = 0
         self._counts = dict.fromkeys(("opened", "resumed", "refused", "closed", "crashed", "recovered"), 0)
 
@@ -177,23 +150,19 @@ class Hub:
         return await self._counting_refusals(self._open(opening))
 
     async def _open(self, opening: Opening) -> Attachment:
-        known = self._openings.get(opening.control_id)
-        if known is not None:
-            return await self._reopen(known, opening)
+        before = await self._openings.repeated(opening)
+        if before is not None:
+            return self._reopen(before, opening)
         command = opening_command(opening, self.plugin, self.settings, self.clock, self._secret)
-        opened = _Opened(opening.body, anyio.Event())
-        self._openings[opening.control_id] = opened
+        self._openings.begin(opening)
+        opened: str | None = None
         try:
             live = await self._admit(command.session)
             outcome = await live.ask(command, abandoned=lambda _: self._abandon_open(live, opening.control_id))
             entry = _entry(outcome)
-            opened.session = command.session
+            opened = command.session
         finally:
-            if opened.session is None:
-                self._openings.pop(opening.control_id, None)
-            opened.done.set()
-        while len(self._openings) > KEPT_OPENINGS:
-            del self._openings[next(iter(self._openings))]
+            self._openings.end(opening.control_id, opened)
         self._counts["opened"] += 1
         live.remember(opening.control_id, entry)
         return self._attach(live, entry)
@@ -226,18 +195,15 @@ class Hub:
     @property
     def _admitted(self) -> int:
         held = sum(live.holds_slot for live in self._live.values())
-        return self._admitting + held + len(self._lost.keys() - self._live.keys())
+        return self._admitting + held + len(self._lost.names - self._live.keys())
 
     def _abandon_open(self, live: Live, control_id: str) -> None:
-        self._openings.pop(control_id, None)
+        self._openings.forget(control_id)
         live.runner.post(CloseSession(control_id=f"{control_id}:abandoned", reason="open_abandoned"))
 
-    async def _reopen(self, known: _Opened, opening: Opening) -> Attachment:
+    def _reopen(self, name: str, opening: Opening) -> Attachment:
         """Answer a repeated opening as it was answered."""
-        if known.body != opening.body:
-            raise Refused("control_id_reused", "This control id was used for another request.")
-        await known.done.wait()
-        live = self._live.get(known.session or "")
+        live = self._live.get(name)
         entry = live.answers.get(opening.control_id) if live is not None else None
         if live is None or entry is None or live.runner.session.lease.attachment != 1:
             raise Refused("unknown_session", "The session that this opened is no longer as it was.")
@@ -269,6 +235,8 @@ class Hub:
         )
         if outcome.error is None and outcome.entry is None:
             return self._again(live, resumption)
+        if isinstance(outcome.error, Refused) and outcome.error.code == "session_closed":
+            raise Refused("session_resume_expired", "The session has ended.")
         entry = _entry(outcome)
         self._counts["resumed"] += 1
         live.remember(resumption.control_id, entry)
@@ -282,7 +250,7 @@ class Hub:
             raise Refused("going_away", "The server is shutting down.", retry=True)
         live = self._live.get(name)
         if live is None and name in self._lost:
-            live = await self._revive(name)
+            live = await self._lost.revive(name) or self._live.get(name)
             if live is None and name in self._lost:
                 raise Refused("storage_unavailable", "The session's log cannot be read now.")
         if live is None and not self.recovered.is_set():
@@ -387,51 +355,25 @@ class Hub:
             self._counts["closed"] += 1
         elif self._worth_reviving(runner):
             # The slot is held until the log says that the session is over.
-            self._lost[runner.name] = anyio.Lock()
-            self._group.start_soon(self._revive_later, runner.name, crashed)
+            self._lost.add(runner.name)
+            self._group.start_soon(self._lost.keep_trying, runner.name, crashed)
 
     def _worth_reviving(self, runner: Runner) -> bool:
         """Whether nobody else cares for a session whose runner has ended before it."""
         fenced = isinstance(runner.failure, Fenced)
         return not fenced and not self.stopping.is_set() and runner.name not in self._lost
 
-    async def _revive_later(self, name: str, crashed: bool) -> None:
-        """Take a lost session over again, so that its time goes on; a crashed one is ended at once."""
-        wait_us = REVIVE_US
-        while name in self._lost and not self.stopping.is_set():
-            if not crashed:
-                await self._sleep(wait_us)
-                wait_us = min(wait_us * 2, MAX_REVIVE_US)
-            if name in self._lost:
-                live = await self._revive(name)
-                if live is not None and crashed:
-                    live.runner.post(CloseSession(control_id=f"{name}:crash", reason="internal_error"))
-            crashed = crashed and name not in self._lost
-
-    async def _sleep(self, us: int) -> None:
-        done = anyio.Event()
-        timer = self.clock.call_at(self.clock.monotonic_us() + us, done.set)
+    async def _take_over_safely(self, name: str) -> Live | None:
+        """Take a session over; one that cannot be folded, or that is another process's, is left alone."""
         try:
-            await done.wait()
-        finally:
-            timer.cancel()
-
-    async def _revive(self, name: str) -> Live | None:
-        """Fold a lost session from the store and run it; None if it has ended, or cannot be read now."""
-        async with self._lost[name]:
-            if name not in self._lost:
-                return self._live.get(name)
-            try:
-                live = await self._take_over(name)
-            except Fenced:
-                live = None
-            except LogError:
-                return None
-            except Exception:
-                _log.exception("a session cannot be folded", session=name)
-                live = None
-            self._lost.pop(name, None)
-            return live
+            return await self._take_over(name)
+        except Fenced:
+            return None
+        except LogError:
+            raise
+        except Exception:
+            _log.exception("a session cannot be folded", session=name)
+            return None
 
     async def _take_over(self, name: str) -> Live | None:
         """Become the writer of an unfinished session (DESIGN 4, restart)."""
@@ -454,12 +396,12 @@ class Hub:
         # Sessions that were opened while the index was read are ours already.
         rows = [row for row in await self._unfinished() if row.session not in self._live]
         for row in rows:
-            self._lost[row.session] = anyio.Lock()
+            self._lost.add(row.session)
         for row in rows:
-            if row.session in self._lost and await self._revive(row.session) is not None:
+            if row.session in self._lost and await self._lost.revive(row.session) is not None:
                 self._counts["recovered"] += 1
             if row.session in self._lost:
-                self._group.start_soon(self._revive_later, row.session, False)
+                self._group.start_soon(self._lost.keep_trying, row.session, False)
         self.recovered.set()
 
     async def _unfinished(self) -> list[SessionRow]:
@@ -468,7 +410,7 @@ class Hub:
                 return await self._log.sessions("open")
             except LogError:
                 _log.exception("the log's index cannot be read")
-                await self._sleep(REVIVE_US)
+                await self._lost.sleep(RETRY_US)
 
     async def _await_stages(self) -> None:
         await self._pipeline.wait_ready()

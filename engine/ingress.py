@@ -98,7 +98,7 @@ class Ingress:
         elif self._updating:
             self._raw.append(_Raw(attachment, command, refuse))
         else:
-            self._command(attachment, command)
+            self._command(attachment, command, refuse)
 
     def append(self, attachment: int, request: AppendRequest, refuse: Refuse) -> None:
         """Take sound. Over credit or undecodable it is refused at once, and nothing of it is kept."""
@@ -124,7 +124,7 @@ class Ingress:
             refuse(refused, request.event_id)
             return
         if source != self._source:
-            self._flush(attachment)
+            self._flush(attachment, refuse)
             self._source = source
         if source.rate == self._rate:
             sound = pcm
@@ -142,17 +142,17 @@ class Ingress:
             speech=True if detected else _verdict(request, pcm, config.overlap_silence_rms),
             transcript=request.transcript,
         )
-        self._score(command, sound, detected=detected)
+        self._score(command, sound, refuse, detected=detected)
 
-    def _flush(self, attachment: int) -> None:
+    def _flush(self, attachment: int, refuse: Refuse) -> None:
         """Send on what the resampler holds: the sound is over, or goes on in another format."""
         resampler, self._resampler = self._resampler, None
         tail = resampler.flush() if resampler is not None else b""
         if tail:
             detected = self._runner.session.config.turn_detection is not None
-            self._score(AppendAudio(attachment=attachment, size=len(tail)), tail, detected=detected)
+            self._score(AppendAudio(attachment=attachment, size=len(tail)), tail, refuse, detected=detected)
 
-    def _score(self, command: AppendAudio, sound: bytes, *, detected: bool) -> None:
+    def _score(self, command: AppendAudio, sound: bytes, refuse: Refuse, *, detected: bool) -> None:
         """Give the append its scores, if the session has server VAD, and its place."""
         if not detected or self._scoring is None or self._rate != SCORING_RATE:
             self._stream = None
@@ -167,6 +167,8 @@ class Ingress:
         def done(scores: Scores) -> None:
             slot.command = replace(command, scores=scores.values, lead=scores.lead)
             slot.ready = True
+            if scores.failed:
+                refuse(Refused("server_vad_unavailable", "Voice activity cannot be told."), command.event_id)
             self._pump()
 
         self._scoring.submit(self._stream, sound, done)
@@ -187,9 +189,9 @@ class Ingress:
 
     # -- order -----------------------------------------------------------------------------------------------
 
-    def _command(self, attachment: int, command: ClientCommand | CloseSession) -> None:
+    def _command(self, attachment: int, command: ClientCommand | CloseSession, refuse: Refuse) -> None:
         if isinstance(command, CommitInput):
-            self._flush(attachment)
+            self._flush(attachment, refuse)
         elif isinstance(command, ClearInput | CancelInput):
             self._resampler = None
         elif isinstance(command, UpdateSession):
@@ -226,7 +228,7 @@ class Ingress:
                 self._waiting_bytes -= len(raw.what.data)
                 self._append(raw.attachment, raw.what, raw.refuse)
             else:
-                self._command(raw.attachment, raw.what)
+                self._command(raw.attachment, raw.what, raw.refuse)
 
 
 def _known(command: ClientCommand | CloseSession) -> AnyCommand:

@@ -103,7 +103,10 @@ class StartRunner(Command, frozen=True, kw_only=True):
 
 
 class ReportRefusal(Command, frozen=True, kw_only=True):
-    """Something was refused before it could become a command. `numbered` False: it never was one (WIRE 3.1)."""
+    """Something was refused before it could become a command. `numbered` False: it never was one (WIRE 3.1).
+
+    `client_seq`: it was a counted command; it counts as carried out, or the next one would be a gap (5.9).
+    """
 
     attachment: int
     code: str
@@ -112,6 +115,7 @@ class ReportRefusal(Command, frozen=True, kw_only=True):
     event_id: str | None = None
     detail: Detail | None = None
     numbered: bool = True
+    client_seq: int | None = None
 
 
 # -- input ---------------------------------------------------------------------------------------------------

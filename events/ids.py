@@ -17,6 +17,11 @@ def derive(session: str, kind: str, counter: int) -> str:
     return hashlib.blake2b(f"{session}\0{kind}\0{counter}".encode(), digest_size=16).hexdigest()
 
 
+def fingerprint(data: bytes) -> str:
+    """Return 32 hex digits of `data`, to tell two requests with the same control id apart (B20)."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
 def response_id(session: str, counter: int) -> str:
     """Return `resp_` and 32 hex digits."""
     return f"resp_{derive(session, 'response', counter)}"

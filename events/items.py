@@ -60,6 +60,11 @@ class FunctionOutput(Struct, frozen=True, tag="function_call_output", kw_only=Tr
 Item = Message | FunctionCall | FunctionOutput
 
 
+def is_user(item: Item) -> bool:
+    """Return whether an item is something that the user said."""
+    return isinstance(item, Message) and item.role == "user"
+
+
 def text_of(item: Item) -> str:
     """Return the words of an item: texts and transcripts of a message, joined by a space; else its payload."""
     match item:

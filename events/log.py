@@ -11,6 +11,10 @@ from .commands import AnyCommand
 from .events import AnyEvent, PublicEvent
 
 
+BEHAVIOUR = 1
+"""The behaviour of `decide`: raised when the same commands give other events. An exported log names it."""
+
+
 class Transaction(Struct, frozen=True, kw_only=True):
     """One command and the events it decided: one record of the log.
 

@@ -9,13 +9,15 @@ from antiphon.events import events as ev
 from antiphon.events import ids
 from antiphon.events.audio import SampleRef
 from antiphon.events.config import ConfigPatch, SessionConfig, merged
-from antiphon.events.items import Message
+from antiphon.events.items import Message, is_user
 
 from .draft import Draft
-from .ending import close_if_free, end_response, interrupt
+from .ending import close, close_if_free, end_response, interrupt
+from .lifecycle import begin_close
+from .phases import LIVE
 from .playback import cursor, playing
 from .refusal import refuse
-from .state import Request, Session
+from .state import Request, Response, Session, next_response_number
 
 T = TypeVar("T")
 
@@ -74,12 +76,12 @@ def with_options(config: SessionConfig, options: cmd.ResponseOptions) -> Session
 def answer(draft: Draft) -> None:
     """Open a response that is due: now, or right behind the running one (WIRE 6.2)."""
     if draft.session.response is None:
-        open_response(draft, _NO_OPTIONS)
+        open_response(draft)
     else:
         draft.emit(ev.AnswerDeferred())
 
 
-def open_response(draft: Draft, options: cmd.ResponseOptions, request: str | None = None) -> None:
+def open_response(draft: Draft, options: cmd.ResponseOptions = _NO_OPTIONS, request: str | None = None) -> None:
     """Draft the response and its request. `request` names a resident one that exists already."""
     session = draft.session
     head = _head(session, options)
@@ -92,7 +94,7 @@ def open_response(draft: Draft, options: cmd.ResponseOptions, request: str | Non
 
 def _head(session: Session, options: cmd.ResponseOptions) -> ev.ResponseHead:
     config = with_options(session.config, options)
-    response_id = ids.response_id(session.id, session.counters.responses + 1)
+    response_id = ids.response_id(session.id, next_response_number(session))
     return ev.ResponseHead(
         id=response_id,
         item_id=ids.assistant_item_id(response_id),
@@ -113,13 +115,16 @@ def _head(session: Session, options: cmd.ResponseOptions) -> ev.ResponseHead:
 
 
 def submit_resident(draft: Draft) -> str:
-    """Return the resident request of this epoch; draft its submission if there is none."""
+    """Return the resident request that listens; draft its submission if there is none.
+
+    It is named after the epoch in which it began, and outlives interruptions of mere playback.
+    """
     session = draft.session
+    for name, known in session.requests.items():
+        if known.response_id is None and _live(session, name) is not None:
+            return name
     request = ids.resident_request(session.id, session.epoch)
-    if request not in session.requests:
-        draft.emit(
-            ev.RequestSubmitted(request=request, response_id=None, epoch=session.epoch, turn=session.turn.turn)
-        )
+    draft.emit(ev.RequestSubmitted(request=request, response_id=None, epoch=session.epoch, turn=session.turn.turn))
     return request
 
 
@@ -137,7 +142,7 @@ def cancel_response(draft: Draft, command: cmd.CancelResponse) -> None:
 def _live(session: Session, request: str) -> Request | None:
     """Return a request that may still produce something; its absence is the fence (DESIGN 3)."""
     known = session.requests.get(request)
-    return known if known is not None and known.phase in ("submitted", "accepted") else None
+    return known if known is not None and known.phase in LIVE else None
 
 
 def stage_accepted(draft: Draft, report: cmd.StageAccepted) -> None:
@@ -150,7 +155,8 @@ def stage_accepted(draft: Draft, report: cmd.StageAccepted) -> None:
 def stage_transcribed(draft: Draft, report: cmd.StageTranscribed) -> None:
     """Give a user item its words; shown if the client asked for transcription (WIRE 3.5)."""
     session = draft.session
-    if _live(session, report.request) is None or report.item_id not in session.conversation.entries:
+    entry = session.conversation.entries.get(report.item_id)
+    if _live(session, report.request) is None or entry is None or not is_user(entry.item):
         return
     shown = session.config.transcription is not None
     draft.emit(
@@ -170,25 +176,29 @@ def stage_produced(draft: Draft, report: cmd.StageProduced) -> None:
     """Turn a piece of an answer into a delta; the first one opens item and part."""
     session = draft.session
     known = _live(session, report.request)
-    if known is None or not (report.text or report.size):
-        return
     response = session.response
-    if known.response_id is None and response is None:
-        open_response(draft, _NO_OPTIONS, request=report.request)
+    if known is None or (response is not None and response.request != report.request):
+        return
+    speaks = session.config.speaks if response is None else response.head.part == "audio"
+    # A response of text has no place for sound, whatever the stage made.
+    sounds = speaks and report.size > 0
+    if not (report.text or sounds):
+        return
+    if response is None:
+        open_response(draft, request=report.request)
         session = draft.session
         response = session.response
-    if response is None or response.request != report.request:
-        return
+        assert response is not None, "it was just opened"
     if response.phase == "created":
-        _start_output(draft, session, response.head)
-    if report.size:
+        _start_output(draft, session, response)
+    if sounds:
         _audio_delta(draft, session, response.head, report)
-    elif report.text:
+    else:
         _text_delta(draft, response.head, report.text)
 
 
-def _start_output(draft: Draft, session: Session, head: ev.ResponseHead) -> None:
-    order = session.conversation.order
+def _start_output(draft: Draft, session: Session, response: Response) -> None:
+    head = response.head
     draft.emit(
         ev.OutputStarted(
             number=draft.number,
@@ -196,7 +206,7 @@ def _start_output(draft: Draft, session: Session, head: ev.ResponseHead) -> None
             session=session.id,
             response_id=head.id,
             item=Message(id=head.item_id, role="assistant", status="in_progress"),
-            previous_item_id=order[-1] if order else None,
+            previous_item_id=response.previous_item_id,
             part=head.part,
             epoch=head.epoch,
         )
@@ -243,7 +253,8 @@ def _text_delta(draft: Draft, head: ev.ResponseHead, text: str) -> None:
 def stage_finished(draft: Draft, report: cmd.StageFinished) -> None:
     """End the response that the request served, and answer what waited behind it."""
     session = draft.session
-    if _live(session, report.request) is None:
+    known = _live(session, report.request)
+    if known is None:
         return
     response = session.response
     draft.emit(ev.RequestFinished(request=report.request))
@@ -257,16 +268,21 @@ def stage_finished(draft: Draft, report: cmd.StageFinished) -> None:
             costs=report.costs,
         )
         if session.turn.deferred:
-            open_response(draft, _NO_OPTIONS)
+            open_response(draft)
+    if known.response_id is None:
+        renew(draft)
 
 
 def stage_failed(draft: Draft, report: cmd.StageFailed) -> None:
     """Fail the response that owns the request (G23, K16): the error first, then its terminal."""
     session = draft.session
-    if _live(session, report.request) is None:
+    known = _live(session, report.request)
+    if known is None:
         return
     _fail(draft, report.request, report.code, report.message)
     draft.emit(ev.RequestFinished(request=report.request))
+    if known.response_id is None:
+        resident_lost(draft)
 
 
 def _fail(draft: Draft, request: str, code: str, message: str) -> None:
@@ -288,8 +304,27 @@ def stage_lost(draft: Draft, report: cmd.StageLost) -> None:
     session = draft.session
     if report.request not in session.requests:
         return
-    if _live(session, report.request) is not None and session.phase == "open":
+    known = _live(session, report.request)
+    if known is not None:
         message = "The stage that worked on this was lost."
         _fail(draft, report.request, "runtime_data_plane_stream_failed", message)
     draft.emit(ev.RequestReleased(request=report.request))
-    close_if_free(draft)
+    if known is not None and known.response_id is None:
+        resident_lost(draft)
+    else:
+        close_if_free(draft)
+
+
+def resident_lost(draft: Draft) -> None:
+    """The memory of a resident model is gone (K15): begin again if the model can render the history, else end."""
+    if draft.session.capabilities.supports_reencode_context:
+        renew(draft)
+    else:
+        begin_close(draft, "request_cleanup", control_id=None, expired=True)
+        if draft.session.phase == "closing":
+            close(draft)  # announced before the clean-up (M5)
+
+
+def renew(draft: Draft) -> None:
+    """Begin a new epoch because the resident request of this one has ended: its name is used up (A10)."""
+    draft.emit(ev.Interrupted(epoch=draft.session.epoch + 1, cause="resident_ended", requests=()))

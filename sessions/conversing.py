@@ -6,7 +6,7 @@ import msgspec
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
-from antiphon.events.items import FunctionCall, FunctionOutput, Item, Message
+from antiphon.events.items import FunctionCall, FunctionOutput, Item
 
 from .draft import Draft
 from .refusal import refuse
@@ -30,13 +30,18 @@ def _checked(draft: Draft, item: Item) -> Item:
         item = msgspec.structs.replace(item, id=draft.new_item_id())
     if not _ITEM_ID.fullmatch(item.id):
         refuse("bad_event", "An item id is 1 to 64 of A-Z a-z 0-9 _ -.", "item.id", "value")
-    if item.id in entries:
+    if item.id in entries or item.id in _promised(session):
         refuse("item_already_exists", f"There is already an item {item.id!r}.", "item.id")
     if len(entries) >= session.limits.items:
         refuse("input_backpressure", f"A conversation holds {session.limits.items} items; delete old ones.")
     if isinstance(item, FunctionOutput):
         _check_output(session, item)
     return item
+
+
+def _promised(session: Session) -> tuple[str | None, str | None]:
+    """Return the ids that clients were told and that are not items yet: of an open utterance and an answer."""
+    return session.input.item_id, session.response.head.item_id if session.response is not None else None
 
 
 def _check_output(session: Session, output: FunctionOutput) -> None:
@@ -77,7 +82,7 @@ def delete_item(draft: Draft, command: cmd.DeleteItem) -> None:
     """Take an item out, unless it is being spoken (WIRE 2.9)."""
     session = draft.session
     item = _known(session, command.item_id, "deleting")
-    if isinstance(item, Message) and item.status == "in_progress" and session.response is not None:
+    if session.response is not None and item.id == session.response.head.item_id:
         refuse("item_in_progress", "The item belongs to a response that is running.", "item_id")
     draft.emit(ev.ItemDeleted(number=draft.number, count=1, item_id=item.id))
 

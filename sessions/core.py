@@ -87,7 +87,7 @@ def decide(session: Session, command: cmd.AnyCommand, now: int, plugins: Registr
 
 
 def _decide_request(draft: Draft, command: cmd.ClientCommand) -> None:
-    """Decide a client's command: only of the current attachment (D24), and once if it is counted (DESIGN 5.9)."""
+    """Decide a client's command: only of the connection that serves (D24), and once if it is counted (5.9)."""
     session = draft.session
     lease = session.lease
     if session.phase not in ("open", "closing") or command.attachment != lease.attachment:
@@ -97,20 +97,23 @@ def _decide_request(draft: Draft, command: cmd.ClientCommand) -> None:
     if session.phase == "closing":
         draft.emit(Refusal("session_closed", "The session is closing.").event(draft.number, command.event_id))
         return
+    if lease.phase == "absent":
+        return
     if lease.phase == "unheard":
         draft.emit(ev.AttachmentConfirmed(attachment=lease.attachment))
-    if command.client_seq is not None:
-        if command.client_seq != lease.client_seq + 1:
-            gap = Refusal("client_seq_gap", f"The next command must be number {lease.client_seq + 1}.")
-            draft.emit(gap.event(draft.number, command.event_id))
-            return
-        draft.emit(ev.CommandSequenced(client_seq=command.client_seq))
+    if command.client_seq is not None and command.client_seq != lease.client_seq + 1:
+        gap = Refusal("client_seq_gap", f"The next command must be number {lease.client_seq + 1}.")
+        draft.emit(gap.event(draft.number, command.event_id))
+        return
     before = len(draft.events)
     try:
         REQUESTS[type(command)](draft, command)
     except Refusal as refusal:
         assert len(draft.events) == before, "a refusal must come before the first event"
         draft.emit(refusal.event(draft.number, command.event_id))
+    if command.client_seq is not None:
+        # Last, because whoever drafts an event first pays for a copy of the session: appends are counted too.
+        draft.emit(ev.CommandSequenced(client_seq=command.client_seq))
 
 
 def fold(transactions: Iterable[Transaction], session: Session | None = None) -> Session:

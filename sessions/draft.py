@@ -6,7 +6,7 @@ from antiphon.events.events import AnyEvent, PublicEvent
 from .evolve import evolve
 from .plugins import Registry
 from .refusal import Refusal as Refusal
-from .state import Session, copy
+from .state import Session, copy, next_item_number
 
 
 class Draft:
@@ -49,4 +49,4 @@ class Draft:
     def new_item_id(self) -> str:
         """Return the id of the next item that the server names; the event that carries it counts it."""
         session = self.session
-        return ids.item_id(session.id, session.counters.items + 1)
+        return ids.item_id(session.id, next_item_number(session))

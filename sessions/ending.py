@@ -6,7 +6,8 @@ from antiphon.events.items import AudioPart, Message, TextPart
 
 from .draft import Draft
 from .evolve import shortened
-from .playback import cursor, heard, history_of, latest, playing, prefix_of
+from .phases import LIVE
+from .playback import cursor, heard, history_of, playing, plays, prefix_of
 from .state import Playout, Response, Session
 
 _NOTHING_SPENT = Usage()
@@ -112,47 +113,45 @@ def cut_history(draft: Draft, playout: Playout) -> None:
 
 def live_requests(session: Session) -> tuple[str, ...]:
     """Return the requests that still may produce something."""
-    return tuple(key for key, request in session.requests.items() if request.phase in ("submitted", "accepted"))
+    return tuple(key for key, request in session.requests.items() if request.phase in LIVE)
 
 
 def interrupt(draft: Draft, *, reason: str, cause: str, asked: bool = True) -> bool:
     """Kill what is generated or played; return whether there was anything (G30, G34, A4).
 
     The epoch moves first. History ends at what was heard. Then the terminal of the active response; or, if only
-    sound was left to play, `OutputCleared`. `asked`: a client command asked for it.
+    sound was left to play, `OutputCleared`. `asked`: a client command asked for it. A resident request that
+    listens is work of the stage but no answer: it is aborted only with a response (G30).
     """
     session = draft.session
-    requests = live_requests(session)
-    playout = playing(session, draft.now)
-    if session.response is None and playout is None and not requests:
-        return False
-    active = session.response
-    draft.emit(
-        ev.Interrupted(
-            epoch=session.epoch + 1,
-            cause=cause,
-            requests=requests,
-            response_id=active.head.id if active else playout.response_id if playout else None,
-        )
-    )
+    active, audible = session.response, playing(session, draft.now)
     if active is not None:
-        _cut_older(draft, active)
+        _bump(draft, cause, active.head.id, live_requests(session))
+        cut_queued(draft)
         end_response(draft, "cancelled", reason=reason, cause=cause, cut=True)
-    elif playout is not None:
-        cut_history(draft, playout)
-        draft.emit(ev.OutputCleared(number=draft.number, count=1, response_id=playout.response_id, asked=asked))
-    return True
+        return True
+    if audible is not None:
+        interrupt_playback(draft, audible, cause)
+        draft.emit(ev.OutputCleared(number=draft.number, count=1, response_id=audible.response_id, asked=asked))
+        return True
+    return False
 
 
-def _cut_older(draft: Draft, active: Response) -> None:
-    """Cut answers that were still queued to be played before the active one."""
-    session = draft.session
-    newest = latest(session)
-    for playout in list(session.playouts.values()):
-        if playout is newest and playout.response_id == active.head.id:
-            continue
-        ms, _ = heard(playout, draft.now)
-        if playout.cap_ms is None and ms < playout.sent_ms and not playout.acked:
+def interrupt_playback(draft: Draft, newest: Playout, cause: str) -> None:
+    """Void the sound that is still to be played although its response has ended; no stage is disturbed (G30)."""
+    _bump(draft, cause, newest.response_id, ())
+    cut_queued(draft)
+
+
+def _bump(draft: Draft, cause: str, response_id: str, requests: tuple[str, ...]) -> None:
+    epoch = draft.session.epoch + 1
+    draft.emit(ev.Interrupted(epoch=epoch, cause=cause, requests=requests, response_id=response_id))
+
+
+def cut_queued(draft: Draft) -> None:
+    """Cut every ended answer whose sound is still to be heard."""
+    for playout in list(draft.session.playouts.values()):
+        if playout.ended and plays(playout, draft.now):
             cut_history(draft, playout)
 
 

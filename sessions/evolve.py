@@ -8,7 +8,7 @@ import msgspec
 from antiphon.events import events as ev
 from antiphon.events import ids
 from antiphon.events.audio import AudioFormat
-from antiphon.events.items import AudioPart, Item, Message, TextPart
+from antiphon.events.items import AudioPart, Item, Message, TextPart, is_user
 
 from . import phases, vad
 from .phases import move
@@ -23,6 +23,9 @@ from .state import (
     Request,
     Response,
     Session,
+    next_item_number,
+    next_response_number,
+    opening_body,
 )
 
 
@@ -35,7 +38,10 @@ def evolve(session: Session, event: ev.AnyEvent, at: int) -> None:
     session.now = at
     if isinstance(event, ev.PublicEvent) and event.number:
         session.next_number = event.number + event.count
-    handler = HANDLERS.get(type(event))
+    kind = type(event)
+    if kind in ACTIVITY:
+        session.lease.last_activity = at
+    handler = HANDLERS.get(kind)
     if handler is not None:
         handler(session, event)
 
@@ -54,8 +60,9 @@ def _session_opened(session: Session, event: ev.SessionOpened) -> None:
     session.opened_wall_us = session.anchor_wall_us = event.wall_us
     lease = session.lease
     lease.phase = move(phases.ATTACHMENT, lease.phase, event)
-    lease.attachment, lease.token, lease.last_activity = 1, event.token_digest, session.now
-    _remember(session, event.control_id, ControlOutcome("open", "", 1, 0))
+    lease.attachment, lease.token = 1, event.token_digest
+    body = opening_body(view.dialect, event.plugin, view.config)
+    _remember(session, event.control_id, ControlOutcome("open", body, 1, 0))
 
 
 def _session_resumed(session: Session, event: ev.SessionResumed) -> None:
@@ -64,7 +71,7 @@ def _session_resumed(session: Session, event: ev.SessionResumed) -> None:
     lease.attachment, lease.generation = event.attachment, event.generation
     lease.previous_token, lease.token = event.presented, event.token_digest
     lease.confirm_by = session.now + session.limits.activation_ms * 1000
-    lease.expires_at, lease.last_activity = None, session.now
+    lease.expires_at = None
     body = f"{event.presented}:{event.last_number}"
     _remember(session, event.control_id, ControlOutcome("resume", body, event.attachment, event.generation))
     for playout in session.playouts.values():
@@ -90,18 +97,12 @@ def _session_detached(session: Session, event: ev.SessionDetached) -> None:
     lease.phase = move(phases.ATTACHMENT, lease.phase, event)
     lease.confirm_by = None
     lease.expires_at = session.now + event.grace_ms * 1000
-    lease.last_activity = session.now
-
-
-def _session_touched(session: Session, event: ev.SessionTouched) -> None:
-    session.lease.last_activity = session.now
 
 
 def _config_updated(session: Session, event: ev.ConfigUpdated) -> None:
     if event.config.turn_detection != session.config.turn_detection:
         vad.reset(session.input.vad, _samples(session, session.input.position))
     session.config = event.config
-    session.lease.last_activity = session.now
 
 
 def _engine_restarted(session: Session, event: ev.EngineRestarted) -> None:
@@ -128,7 +129,8 @@ def _session_closing(session: Session, event: ev.SessionClosing) -> None:
 
 def _session_closed(session: Session, event: ev.SessionClosed) -> None:
     session.phase = move(phases.SESSION, session.phase, event)
-    session.input.start, session.input.unanswered = session.input.position, None
+    session.input.start = session.input.position
+    _let_go(session)
     session.playouts.clear()
 
 
@@ -143,7 +145,6 @@ def _audio_received(session: Session, event: ev.AudioReceived) -> None:
     taken = session.input
     before, empty = taken.position, taken.start == taken.position
     taken.position = event.ref.end
-    session.lease.last_activity = session.now
     if event.feed is not None:
         taken.fed += 1
     if event.speech:
@@ -168,7 +169,7 @@ def _audio_received(session: Session, event: ev.AudioReceived) -> None:
 def _speech_started(session: Session, event: ev.SpeechStarted) -> None:
     taken = session.input
     _count_item(session, event.item_id)
-    if taken.phase == "silent":
+    if taken.phase == "silent" and not session.auto:
         taken.start = event.start
     taken.phase = move(phases.INPUT, taken.phase, event)
     taken.item_id, taken.speech = event.item_id, True
@@ -183,18 +184,19 @@ def _input_committed(session: Session, event: ev.InputCommitted) -> None:
     taken = session.input
     _count_item(session, event.item_id)
     _empty_input(session, event)
-    session.lease.last_activity = session.now
     if event.empty:
         return
     session.turn.commits += 1
     session.turn.state = "user_committed"
-    if event.ref is not None and taken.unanswered is None and not session.auto:
-        taken.unanswered = event.ref.start
+    if event.ref is not None and not session.auto:
+        taken.retained += event.ref.size
+        if taken.unanswered is None:
+            taken.unanswered = event.ref.start
 
 
 def _input_cleared(session: Session, event: ev.InputCleared | ev.InputDropped) -> None:
     _empty_input(session, event)
-    session.lease.last_activity = session.now
+    _let_go(session)
     if session.turn.state == "user_speaking":
         session.turn.state = "idle"
 
@@ -205,6 +207,11 @@ def _empty_input(session: Session, event: ev.InputCommitted | ev.InputCleared | 
     taken.start = taken.position
     taken.item_id, taken.speech, taken.non_speech, taken.transcript = None, False, False, ""
     vad.reset(taken.vad, _samples(session, taken.position))
+
+
+def _let_go(session: Session) -> None:
+    """Give back the bytes of committed sound: a request has them, or they are called off (E28, F23)."""
+    session.input.unanswered, session.input.retained = None, 0
 
 
 def _user_transcribed(session: Session, event: ev.UserTranscribed) -> None:
@@ -227,13 +234,17 @@ def _item_created(session: Session, event: ev.ItemCreated) -> None:
     item = event.item
     _count_item(session, item.id)
     _insert(session, item, event.previous_item_id)
-    session.lease.last_activity = session.now
-    if not isinstance(item, Message) or item.role == "user":
+    if not isinstance(item, Message) or is_user(item):
         session.turn.unanswered += 1
 
 
 def _item_deleted(session: Session, event: ev.ItemDeleted) -> None:
-    session.conversation.order.remove(event.item_id)
+    order = session.conversation.order
+    at = order.index(event.item_id)
+    response = session.response
+    if response is not None and response.previous_item_id == event.item_id:
+        response.previous_item_id = order[at - 1] if at else None
+    del order[at]
     del session.conversation.entries[event.item_id]
     for key, playout in list(session.playouts.items()):
         if playout.item_id == event.item_id:
@@ -254,8 +265,15 @@ def _history_cut(session: Session, event: ev.HistoryCut) -> None:
 def _response_created(session: Session, event: ev.ResponseCreated) -> None:
     head = event.head
     phase: phases.ResponsePhase = move(phases.RESPONSE, "absent", event)
-    session.response = Response(head=head, request=event.request, phase=phase, opened_at=session.now)
-    session.counters.responses += 1
+    order = session.conversation.order
+    session.response = Response(
+        head=head,
+        request=event.request,
+        phase=phase,
+        opened_at=session.now,
+        previous_item_id=order[-1] if order else None,
+    )
+    session.counters.responses = next_response_number(session)
     session.turn.unanswered = 0
     session.turn.deferred = False
     session.turn.state = "assistant_generating"
@@ -268,7 +286,7 @@ def _answer_deferred(session: Session, event: ev.AnswerDeferred) -> None:
 def _request_submitted(session: Session, event: ev.RequestSubmitted) -> None:
     phase: phases.RequestPhase = move(phases.REQUEST, "unknown", event)
     session.requests[event.request] = Request(phase, event.response_id, event.epoch)
-    session.input.unanswered = None
+    _let_go(session)
     if event.response_id is None:
         session.input.fed = 0
 
@@ -290,7 +308,6 @@ def _output_started(session: Session, event: ev.OutputStarted) -> None:
     response = _active(session)
     response.phase = move(phases.RESPONSE, response.phase, event)
     response.first_output_at = session.now
-    response.previous_item_id = event.previous_item_id
     _insert(session, event.item, event.previous_item_id, heard="")
     head = response.head
     session.playouts[head.id] = Playout(
@@ -315,13 +332,11 @@ def _audio_delta(session: Session, event: ev.AudioDelta) -> None:
         _active(session).text += event.text
     if event.marks:
         playout.marks += event.marks
-    session.lease.last_activity = session.now
 
 
 def _text_delta(session: Session, event: ev.TextDelta) -> None:
     _active(session).text += event.text
     session.playouts[event.response_id].text += event.text
-    session.lease.last_activity = session.now
 
 
 def _response_ended(session: Session, event: ev.ResponseEnded) -> None:
@@ -338,34 +353,36 @@ def _response_ended(session: Session, event: ev.ResponseEnded) -> None:
     playout.ended = True
     if playout.sent and playout.cap_ms is None:
         turn.state = "assistant_playing"
-    _replace(session, event.item, history_of(playout, session.config.playback_policy))
+    session.conversation.entries[event.item.id] = Entry(
+        event.item, history_of(playout, session.config.playback_policy)
+    )
 
 
 def _interrupted(session: Session, event: ev.Interrupted) -> None:
-    session.turn.epoch = event.epoch
-    session.turn.state = "barge_in" if session.input.phase == "silent" else "user_speaking"
-    session.turn.deferred = False
+    turn = session.turn
+    turn.epoch = event.epoch
+    if event.response_id is not None:
+        turn.state = "barge_in" if session.input.phase == "silent" else "user_speaking"
+        if turn.deferred:
+            _let_go(session)
+        turn.deferred = False
     for request in event.requests:
         _request_to(session, request, event)
+    for name, known in session.requests.items():
+        if known.phase in phases.LIVE:
+            session.requests[name] = msgspec.structs.replace(known, epoch=event.epoch)
 
 
 def _playback_acknowledged(session: Session, event: ev.PlaybackAcknowledged) -> None:
     playout = session.playouts[event.response_id]
-    playout.acked = True
+    playout.acked_at = session.now
     playout.played_ms, playout.committed_ms = event.playback.played_ms, event.playback.committed_ms
     if event.truncate:
         _cap(playout, event.playback.committed_ms, "truncate", session.now)
-    elif playout.cap_basis == "playout":
-        _cap(
-            playout,
-            max(playout.cap_ms or 0, event.playback.committed_ms),
-            "ack",
-            playout.cut_at or session.now,
-        )
-    entry = session.conversation.entries.get(playout.item_id)
-    if entry is not None and playout.ended:
-        session.conversation.entries[playout.item_id] = Entry(entry.item, event.history)
-    session.lease.last_activity = session.now
+    elif playout.cap_ms is not None:
+        # The decision has kept it below the cap, unless that was an estimate that may still be corrected.
+        playout.cap_ms = event.playback.committed_ms
+    _keep_heard(session, playout, event.history)
 
 
 # -- shared --------------------------------------------------------------------------------------------------
@@ -385,20 +402,22 @@ def _cap(playout: Playout, ms: int, basis: ev.Basis, at: int) -> None:
 def _cut(session: Session, response_id: str, ms: int, basis: ev.Basis, text: str) -> None:
     playout = session.playouts[response_id]
     _cap(playout, ms, basis, session.now)
-    playout.committed_ms = min(playout.committed_ms, ms) if playout.acked else ms
-    playout.played_ms = max(min(playout.played_ms, ms), playout.committed_ms)
-    session.lease.last_activity = session.now
-    entry = session.conversation.entries.get(playout.item_id)
-    if entry is not None and isinstance(entry.item, Message) and playout.ended:
-        _replace(session, shortened(entry.item, text, ms), text)
+    playout.played_ms = playout.committed_ms = ms
+    _keep_heard(session, playout, text)
+
+
+def _keep_heard(session: Session, playout: Playout, text: str) -> None:
+    """Make `text` the history of an ended answer; what is cut is cut in the item too."""
+    item = session.conversation.entries[playout.item_id].item
+    if playout.ended and isinstance(item, Message):
+        kept = item if playout.cap_ms is None else shortened(item, text, playout.cap_ms)
+        session.conversation.entries[item.id] = Entry(kept, text)
 
 
 def shortened(item: Message, text: str, ms: int) -> Message:
     """Return an assistant message of which only `text`, `ms` milliseconds of sound, is left."""
     content = tuple(
-        msgspec.structs.replace(part, transcript=text, ms=min(part.ms, ms))
-        if isinstance(part, AudioPart)
-        else TextPart(text)
+        msgspec.structs.replace(part, transcript=text, ms=ms) if isinstance(part, AudioPart) else TextPart(text)
         for part in item.content
     )
     return msgspec.structs.replace(item, content=content)
@@ -412,15 +431,11 @@ def _insert(session: Session, item: Item, previous: str | None, heard: str | Non
     conversation.entries[item.id] = Entry(item, heard)
 
 
-def _replace(session: Session, item: Item, heard: str | None) -> None:
-    if item.id in session.conversation.entries:
-        session.conversation.entries[item.id] = Entry(item, heard)
-
-
 def _count_item(session: Session, item_id: str) -> None:
     """Move the counter on when an id of our own making was used."""
-    if item_id == ids.item_id(session.id, session.counters.items + 1):
-        session.counters.items += 1
+    number = next_item_number(session)
+    if item_id == ids.item_id(session.id, number):
+        session.counters.items = number
 
 
 def _remember(session: Session, control_id: str, outcome: ControlOutcome) -> None:
@@ -445,7 +460,6 @@ HANDLERS: Mapping[type[ev.Event], Callable[[Session, Any], None]] = {
     ev.AttachmentConfirmed: _attachment_confirmed,
     ev.AttachmentWithdrawn: _attachment_withdrawn,
     ev.SessionDetached: _session_detached,
-    ev.SessionTouched: _session_touched,
     ev.ConfigUpdated: _config_updated,
     ev.EngineRestarted: _engine_restarted,
     ev.SessionClosing: _session_closing,
@@ -477,6 +491,42 @@ HANDLERS: Mapping[type[ev.Event], Callable[[Session, Any], None]] = {
 }
 
 NO_CHANGE: frozenset[type[ev.Event]] = frozenset(
-    {ev.ErrorReported, ev.OverlapDecided, ev.ListenDecided, ev.ItemRetrieved, ev.OutputCleared}
+    {
+        ev.SessionTouched,
+        ev.ErrorReported,
+        ev.OverlapDecided,
+        ev.ListenDecided,
+        ev.ItemRetrieved,
+        ev.OutputCleared,
+    }
 )
 """Events that only tell; with `HANDLERS` they are all members of the union."""
+
+ACTIVITY: frozenset[type[ev.Event]] = frozenset(
+    {
+        ev.SessionOpened,
+        ev.SessionResumed,
+        ev.SessionDetached,
+        ev.SessionTouched,
+        ev.ConfigUpdated,
+        ev.AudioReceived,
+        ev.InputCommitted,
+        ev.InputCleared,
+        ev.InputDropped,
+        ev.UserTranscribed,
+        ev.ItemCreated,
+        ev.ItemDeleted,
+        ev.ItemRetrieved,
+        ev.ItemTruncated,
+        ev.ResponseCreated,
+        ev.OutputStarted,
+        ev.AudioDelta,
+        ev.TextDelta,
+        ev.ResponseEnded,
+        ev.Interrupted,
+        ev.HistoryCut,
+        ev.OutputCleared,
+        ev.PlaybackAcknowledged,
+    }
+)
+"""Events that renew the lease: what a client asked for and what a model said (C1, WIRE 8.6)."""

@@ -10,7 +10,7 @@ from .draft import Draft
 from .ending import close, close_if_free, end_response
 from .playback import playing
 from .refusal import refuse
-from .state import Session
+from .state import Session, opening_body
 from .view import view
 
 TEARDOWN_US = 2_000_000
@@ -20,14 +20,17 @@ TEARDOWN_US = 2_000_000
 def open_session(draft: Draft, command: cmd.OpenSession) -> None:
     """Create the session, unless it exists: the same control id is then a lost answer, another one refused."""
     session = draft.session
+    config = with_overlap_policy(command.config)
     if session.phase != "new":
-        if command.control_id in session.lease.controls:
+        known = session.lease.controls.get(command.control_id)
+        if known is not None and known.body == opening_body(command.dialect, command.plugin, config):
             return
+        if known is not None:
+            refuse("control_id_reused", "This control id was used for another request.")
         refuse("session_exists", "There is already a session of this id.")
     plugin = draft.plugins.get(command.plugin)
     if plugin is None or plugin.version != command.plugin_version:
         refuse("model_not_found", f"There is no plugin {command.plugin!r} {command.plugin_version}.", "model")
-    config = with_overlap_policy(command.config)
     plugin.check(config)
     resumable = command.token_digest is not None and command.capabilities.supports_session_resume
     opened = Session(
@@ -70,9 +73,11 @@ def resume_session(draft: Draft, command: cmd.ResumeSession) -> None:
     session = draft.session
     lease = session.lease
     known = lease.controls.get(command.control_id)
-    if known is not None and known.kind == "resume" and session.phase == "open":
-        if known.body != f"{command.presented}:{command.last_number}":
+    if known is not None and session.phase == "open":
+        if known.kind != "resume" or known.body != f"{command.presented}:{command.last_number}":
             refuse("control_id_reused", "This control id was used for another request.")
+        if known.generation != lease.generation:
+            refuse("session_resume_conflict", "The session was resumed again since.")
         return
     if session.phase != "open":
         refuse("session_resume_expired", "The session has ended.")
@@ -196,10 +201,13 @@ def start_runner(draft: Draft, command: cmd.StartRunner) -> None:
         failure = ev.Failure("engine_restarted", message)
         end_response(draft, "failed", failure=failure, cut=playing(session, draft.now) is not None)
     lost = tuple(session.requests)
+    forgotten = _memory_lost(session)
     epoch = session.epoch + (1 if lost and session.phase == "open" else 0)
     draft.emit(ev.EngineRestarted(term=command.term, wall_us=command.wall_us, epoch=epoch, lost=lost))
     if session.phase == "closing":
         close(draft)
+    elif forgotten:
+        begin_close(draft, "request_cleanup", control_id=None, expired=True)
     elif session.resumable:
         grace = max(session.limits.grace_ms, command.grace_ms)
         draft.emit(ev.SessionDetached(generation=session.lease.generation, reason="restart", grace_ms=grace))
@@ -207,10 +215,17 @@ def start_runner(draft: Draft, command: cmd.StartRunner) -> None:
         begin_close(draft, "disconnect", control_id=None, expired=False)
 
 
+def _memory_lost(session: Session) -> bool:
+    """Return whether a resident model's memory dies with the process and cannot be rendered again (K15)."""
+    resident = any(request.response_id is None for request in session.requests.values())
+    return resident and not session.capabilities.supports_reencode_context
+
+
 def report_refusal(draft: Draft, command: cmd.ReportRefusal) -> None:
     """Tell the attached client why something was refused at the edge."""
     session = draft.session
-    if session.phase != "open" or command.attachment != session.lease.attachment:
+    lease = session.lease
+    if session.phase != "open" or not lease.attached or command.attachment != lease.attachment:
         return
     draft.emit(
         ev.ErrorReported(

@@ -22,30 +22,48 @@ def append_audio(draft: Draft, command: cmd.AppendAudio) -> None:
     """Take sound: keep it, feed it, and find turns in its scores."""
     session = draft.session
     _check_append(session, command)
-    detection = session.config.turn_detection
-    request = submit_resident(draft) if session.auto else None
-    taken = session.input
-    begins = detection is None and command.speech and taken.phase == "silent"
-    silence = detection is None and not command.speech and taken.phase == "silent"
-    unwanted = silence and session.dialect == "duplex"
+    if session.auto:
+        # What interrupts is told first: the sound that cut in belongs to the request that hears it (F17).
+        _announce(draft, session, command)
+        _receive(draft, session, command, feed=submit_resident(draft))
+    else:
+        _receive(draft, session, command, feed=None)
+        _announce(draft, session, command)
+
+
+def _receive(draft: Draft, session: Session, command: cmd.AppendAudio, feed: str | None) -> None:
     draft.emit(
         ev.AudioReceived(
-            ref=SampleRef("in", taken.position, command.size),
+            ref=SampleRef("in", session.input.position, command.size),
             wire_bytes=command.wire_bytes,
             scores=command.scores,
             lead=command.lead,
             speech=command.speech,
             transcript=command.transcript,
-            buffered=request is None and not unwanted,
-            feed=request,
+            buffered=feed is None and not _unwanted(session, command),
+            feed=feed,
         )
     )
-    if detection is not None:
+
+
+def _unwanted(session: Session, command: cmd.AppendAudio) -> bool:
+    """Return whether this is silence outside an utterance, which a duplex session does not keep (E23)."""
+    detected = session.config.turn_detection is not None
+    silent = not command.speech and session.input.phase == "silent"
+    return silent and not detected and session.dialect == "duplex"
+
+
+def _announce(draft: Draft, session: Session, command: cmd.AppendAudio) -> None:
+    """Tell the speech that an append begins or ends, and what follows from it; `session` is the state before."""
+    taken = session.input
+    if session.config.turn_detection is not None:
         if command.scores:
             _find_turns(draft, session, command)
-    elif begins and session.dialect == "duplex":
+    elif session.dialect != "duplex" or taken.phase != "silent":
+        return
+    elif command.speech:
         _start_speech(draft, taken.position)
-    elif unwanted and not session.auto and not taken.non_speech and session.response is None:
+    elif not session.auto and not taken.non_speech and session.response is None:
         _listen(draft)
 
 
@@ -72,8 +90,13 @@ def _ms(session: Session, samples: int) -> int:
 
 
 def _start_speech(draft: Draft, start: int) -> None:
-    """Announce speech that begins at byte `start` of the `in` stream."""
+    """Announce speech that begins at byte `start` of the `in` stream, unless an utterance is open already.
+
+    It is, if the detector was replaced in the middle of it.
+    """
     session = draft.session
+    if session.input.phase == "speaking":
+        return
     item_id = session.input.item_id or draft.new_item_id()
     samples = start // session.capabilities.input_format.width
     draft.emit(
@@ -104,13 +127,13 @@ def _find_turns(draft: Draft, before: Session, command: cmd.AppendAudio) -> None
     assert detection is not None
     width = before.capabilities.input_format.width
     first = before.input.position // width - command.lead
+    earliest = 0 if before.auto else before.input.start
     activity = copy.copy(before.input.vad)
     changes = vad.advance(activity, vad.thresholds(detection), command.scores, first)
     stopped = False
     for change in changes:
         if change.kind == "start":
-            start = max(change.at * width, before.input.start)
-            _start_speech(draft, start)
+            _start_speech(draft, max(change.at * width, earliest))
             _overlap(draft)
             stopped = False
         else:
@@ -158,10 +181,7 @@ def commit_input(draft: Draft, command: cmd.CommitInput) -> None:
     duplex = session.dialect == "duplex"
     held_ms = session.capabilities.input_format.ms(taken.position - taken.start)
     content = taken.speech or (not duplex and taken.position > taken.start)
-    if duplex and not content and (taken.non_speech or command.is_speech is False):
-        _commit_silence(draft)
-        return
-    if duplex and command.is_speech is False:
+    if duplex and (command.is_speech is False or (taken.non_speech and not content)):
         _commit_silence(draft)
         return
     if not content or (held_ms < session.limits.min_commit_ms and not session.auto):

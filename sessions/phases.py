@@ -37,6 +37,9 @@ InputPhase = Literal["silent", "speaking", "stopped"]
 ResponsePhase = Literal["absent", "created", "speaking"]
 RequestPhase = Literal["unknown", "submitted", "accepted", "leaving", "gone"]
 
+LIVE: frozenset[RequestPhase] = frozenset({"submitted", "accepted"})
+"""A request in one of these may still produce something."""
+
 P = TypeVar("P", bound=str)
 Table = Mapping[P, Mapping[type[Event], P]]
 

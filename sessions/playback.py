@@ -26,8 +26,14 @@ def heard(playout: Playout, now: int) -> tuple[int, Basis]:
 
 
 def plays(playout: Playout, now: int) -> bool:
-    """Return whether sound of this response is still to be heard."""
-    return playout.cap_ms is None and heard(playout, now)[0] < playout.sent_ms
+    """Return whether sound of this response is still to be heard.
+
+    A client that stopped to acknowledge is believed to have played the rest after twice its length (DESIGN 5.3).
+    """
+    if playout.cap_ms is not None:
+        return False
+    rest_ms = playout.sent_ms - heard(playout, now)[0]
+    return rest_ms > 0 and (playout.acked_at is None or now < playout.acked_at + 2 * rest_ms * 1000)
 
 
 def latest(session: Session) -> Playout | None:
@@ -36,9 +42,8 @@ def latest(session: Session) -> Playout | None:
 
 
 def playing(session: Session, now: int) -> Playout | None:
-    """Return the newest playout, if some of its sound is still to be heard."""
-    playout = latest(session)
-    return playout if playout is not None and plays(playout, now) else None
+    """Return the newest playout of which some sound is still to be heard."""
+    return next((playout for playout in reversed(session.playouts.values()) if plays(playout, now)), None)
 
 
 def start_of(session: Session, now: int) -> int | None:

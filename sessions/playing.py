@@ -7,8 +7,9 @@ from antiphon.events import events as ev
 from antiphon.events import ids
 from antiphon.events.items import Message
 
+from .answering import open_response
 from .draft import Draft
-from .ending import cut_history, interrupt
+from .ending import cut_history, interrupt, interrupt_playback
 from .playback import CORRECTION_US, history_of, latest, plays, prefix_of
 from .refusal import refuse
 from .state import Playout, Session
@@ -30,7 +31,8 @@ def ack_playback(draft: Draft, command: cmd.AckPlayback) -> None:
         committed = min(committed, playout.cap_ms)
         played = min(max(played, committed), sent)
     cursor = ev.PlaybackCursor(sent, sent, max(played, committed), committed)
-    history = _history_after(session, playout, committed)
+    limited = command.truncate or playout.cap_ms is not None or session.config.playback_policy == "ack_only"
+    history = prefix_of(playout, committed) if limited else history_of(playout, session.config.playback_policy)
     draft.emit(
         ev.PlaybackAcknowledged(
             number=draft.number,
@@ -53,13 +55,6 @@ def _correctable(playout: Playout, now: int) -> bool:
     """Return whether a cut was an estimate that the client may still correct (DESIGN 5.10)."""
     recent = playout.cut_at is not None and now - playout.cut_at <= CORRECTION_US
     return playout.cap_basis == "playout" and recent
-
-
-def _history_after(session: Session, playout: Playout, committed: int) -> str:
-    policy = session.config.playback_policy
-    if policy == "ack_only" or playout.cap_ms is not None:
-        return prefix_of(playout, committed)
-    return history_of(playout, policy)
 
 
 def _target(session: Session, command: cmd.AckPlayback) -> Playout:
@@ -127,27 +122,22 @@ def _refuse_length(playout: Playout, ms: int) -> NoReturn:
 
 
 def clear_output(draft: Draft, command: cmd.ClearOutput) -> None:
-    """Stop playing (WIRE 2.5): the reply first, then the terminal of a response that still ran."""
+    """Stop playing (WIRE 2.5): the reply first, then the terminal of a response that still ran.
+
+    An answer that waits behind the running one is kept, and given now (F23).
+    """
     session = draft.session
-    active = session.response
-    newest = latest(session)
+    active, newest = session.response, latest(session)
     current = active.head.id if active else newest.response_id if newest else None
     response_id = command.response_id or current
-    older = session.playouts.get(response_id or "")
     draft.emit(ev.OutputCleared(number=draft.number, count=1, response_id=response_id, asked=True))
     if response_id is None or response_id != current:
+        older = session.playouts.get(response_id or "")
         if older is not None and plays(older, draft.now):
             cut_history(draft, older)
-        return
-    if active is not None:
+    elif active is not None:
         interrupt(draft, reason="client_cancelled", cause="output_audio_buffer_clear")
+        if session.turn.deferred:
+            open_response(draft)
     elif newest is not None and plays(newest, draft.now):
-        draft.emit(
-            ev.Interrupted(
-                epoch=session.epoch + 1,
-                cause="output_audio_buffer_clear",
-                requests=(),
-                response_id=newest.response_id,
-            )
-        )
-        cut_history(draft, newest)
+        interrupt_playback(draft, newest, "output_audio_buffer_clear")

@@ -76,6 +76,7 @@ ECHO = TurnModel(
     version="1",
     capabilities=Capabilities(
         core_resumable_request=True,
+        supports_reencode_context=True,
         optional_input_modalities=("text",),
         output_rate=24_000,
         voices=("default",),

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
+from antiphon.events import ids
 from antiphon.events.audio import AudioFormat, TextMark
 from antiphon.events.config import Capabilities, Dialect, Limits, SessionConfig
 from antiphon.events.events import Basis, ResponseHead, TurnState
@@ -80,12 +81,17 @@ class Vad(Struct):
 
 
 class Input(Struct):
-    """What the user sent and nobody has answered. Positions are bytes of the `in` stream."""
+    """What the user sent and nobody has answered. Positions are bytes of the `in` stream.
+
+    `start` is where the buffer begins. `retained` counts the committed bytes that no request was given yet, and
+    `unanswered` is where they begin.
+    """
 
     phase: InputPhase = "silent"
     position: int = 0
     start: int = 0
     unanswered: int | None = None
+    retained: int = 0
     item_id: str | None = None
     speech: bool = False
     non_speech: bool = False
@@ -101,7 +107,7 @@ class Input(Struct):
     @property
     def reserved(self) -> int:
         """Bytes held: buffered, or committed and unanswered (P27)."""
-        return self.position - self.keep_from
+        return self.position - self.start + self.retained
 
 
 class Output(Struct):
@@ -111,7 +117,10 @@ class Output(Struct):
 
 
 class Response(Struct):
-    """The active response of the default lane."""
+    """The active response of the default lane.
+
+    `previous_item_id` is the item that its message stands behind: the last one when it was announced (P41).
+    """
 
     head: ResponseHead
     request: str
@@ -126,7 +135,8 @@ class Playout(Struct):
     """How much of one response was sent and heard.
 
     `started` is the session time at which its sound began to play by the playout model, None while nobody
-    could hear it. `cap_ms` is a hard limit set by a truncation or an interruption; `cut_at` says when.
+    could hear it. `acked_at` is the time of the last acknowledgement. `cap_ms` is a hard limit set by a
+    truncation or an interruption, and `committed_ms` is then the same; `cut_at` says when it was first set.
     """
 
     response_id: str
@@ -139,12 +149,17 @@ class Playout(Struct):
     marks: tuple[TextMark, ...] = ()
     started: int | None = None
     ended: bool = False
-    acked: bool = False
+    acked_at: int | None = None
     played_ms: int = 0
     committed_ms: int = 0
     cap_ms: int | None = None
     cap_basis: Basis | None = None
     cut_at: int | None = None
+
+    @property
+    def acked(self) -> bool:
+        """Whether the client ever said how far it played."""
+        return self.acked_at is not None
 
     @property
     def sent_ms(self) -> int:
@@ -246,6 +261,28 @@ def copy(session: Session) -> Session:
     return twin
 
 
+def next_item_number(session: Session) -> int:
+    """Return the counter of the next item that the server names; names that a client took are skipped."""
+    number = session.counters.items + 1
+    while ids.item_id(session.id, number) in session.conversation.entries:
+        number += 1
+    return number
+
+
+def next_response_number(session: Session) -> int:
+    """Return the counter of the next response; ids whose item a client has made up are skipped."""
+    number = session.counters.responses + 1
+    while ids.assistant_item_id(ids.response_id(session.id, number)) in session.conversation.entries:
+        number += 1
+    return number
+
+
+def opening_body(dialect: Dialect, plugin: str, config: SessionConfig) -> str:
+    """Return what two openings under one control id must have in common (B20)."""
+    return ids.fingerprint(_plain.encode((dialect, plugin, config)))
+
+
+_plain = msgspec.msgpack.Encoder(order="deterministic")
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Session)
 

@@ -6,6 +6,7 @@ frames in between keep the timer running; a frame at the threshold cancels it.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
@@ -38,6 +39,7 @@ class Thresholds(Struct, frozen=True):
     prefix: int
 
 
+@lru_cache(maxsize=256)
 def thresholds(detection: TurnDetection) -> Thresholds:
     """Return the effective numbers of a detection (WIRE 4.4: floors of 0.16 and 32 ms applied)."""
     threshold = max(round(detection.threshold * 1000), 160)

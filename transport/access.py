@@ -1,0 +1,130 @@
+"""Who may connect, and as what: keys, origins, and what the address of a connection asks for (WIRE 1.1, 1.2)."""
+
+import hmac
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from antiphon.events.config import Dialect
+
+from .connection import Invitation
+
+PATHS: Mapping[str, bool] = {"/v1/realtime": False, "/v1/duplex": True}
+"""Where websockets are served, and whether the path alone chooses the duplex dialect."""
+
+KEY_PROTOCOL = "openai-insecure-api-key."
+BETA_PROTOCOL = "openai-beta.realtime-v1"
+LONGEST_MODEL = 256
+
+_YES = frozenset({"1", "true", "yes", "on"})
+_NO = frozenset({"0", "false", "no", "off"})
+
+
+class Denied(Exception):
+    """An HTTP answer instead of what was asked for."""
+
+    def __init__(self, status: int, reason: str, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.body = error_json(message, code)
+
+
+class _Error(Struct, frozen=True, kw_only=True):
+    message: str
+    type: Literal["invalid_request_error"] = "invalid_request_error"
+    param: None = None
+    code: str
+
+
+class _ErrorBody(Struct, frozen=True):
+    error: _Error
+
+
+def error_json(message: str, code: str) -> bytes:
+    """Return the body of an HTTP refusal."""
+    return msgspec.json.encode(_ErrorBody(_Error(message=message, code=code)))
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """What a request says of itself. Header names are in lower case; `protocols` are websocket subprotocols."""
+
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    protocols: tuple[str, ...] = ()
+
+
+class Access(Struct, frozen=True, kw_only=True):
+    """What an operator allows. No keys: everybody may come. `origins` None: from everywhere.
+
+    `key_in_query` True takes the key also from the query `api_key`; addresses end up in logs of others.
+    """
+
+    keys: tuple[str, ...] = ()
+    key_in_query: bool = False
+    origins: tuple[str, ...] | None = None
+
+    def check(self, request: Request) -> None:
+        """Let the request pass.
+
+        Raises:
+            Denied: 401 without a right key, 403 from a wrong origin.
+        """
+        origin = request.headers.get("origin")
+        if self.origins is not None and origin is not None and origin not in self.origins:
+            raise Denied(403, "Forbidden", "forbidden_origin", "This origin is not allowed.")
+        if self.keys and not self._right(list(_keys(request, in_query=self.key_in_query))):
+            raise Denied(401, "Unauthorized", "invalid_api_key", "A valid API key is needed.")
+
+    def _right(self, offered: list[str]) -> bool:
+        """Compare every offered key with every key: the time must not tell which was nearly right."""
+        matches = [hmac.compare_digest(one.encode(), key.encode()) for one in offered[:4] for key in self.keys]
+        return any(matches)
+
+
+def _keys(request: Request, *, in_query: bool) -> Iterable[str]:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token:
+        yield token.strip()
+    if "api-key" in request.headers:
+        yield request.headers["api-key"]
+    for protocol in request.protocols:
+        if protocol.startswith(KEY_PROTOCOL):
+            yield protocol.removeprefix(KEY_PROTOCOL)
+    if in_query and "api_key" in request.query:
+        yield request.query["api_key"]
+
+
+def invitation(request: Request, default: Dialect) -> Invitation:
+    """Return what the request for a websocket asks for.
+
+    Raises:
+        Denied: 404 for another path, 400 for a mode that is not offered.
+    """
+    if request.path not in PATHS:
+        raise Denied(404, "Not Found", "not_found", "There is nothing here.")
+    query = request.query
+    if query.get("intent") == "transcription":
+        raise Denied(400, "Bad Request", "unsupported", "Transcription sessions are not supported.")
+    if "call_id" in query:
+        raise Denied(400, "Bad Request", "unsupported", "Side channels of calls are not supported.")
+    model = query.get("model") or None
+    if model is not None and len(model) > LONGEST_MODEL:
+        raise Denied(400, "Bad Request", "model_not_found", "No model has a name as long as that.")
+    chosen = dialect(request, default)
+    waits = query.get("autostart", "").lower() in _NO or query.get("resume", "").lower() in _YES
+    return Invitation(chosen, model, at_once=chosen != "duplex" or (model is not None and not waits))
+
+
+def dialect(request: Request, default: Dialect) -> Dialect:
+    """Return the dialect of a connection (WIRE 0.3): the first rule that fits, else the operator's default."""
+    query = request.query
+    if PATHS.get(request.path) or any(query.get(key, "").lower() in _YES for key in ("duplex", "resume")):
+        return "duplex"
+    beta = "realtime=v1" in request.headers.get("openai-beta", "")
+    if beta or BETA_PROTOCOL in request.protocols:
+        return "beta"
+    return "ga" if "duplex" in query else default

@@ -1,0 +1,58 @@
+"""The picture of a session, with its sound if it comes from a data directory."""
+
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import numpy as np
+
+from antiphon.engine.datadir import DataPaths
+from antiphon.engine.sample_store import SampleReader
+from antiphon.events.audio import SampleRef
+from antiphon.events.log import LogError
+
+from . import cli_logs
+from .cli_errors import UNUSABLE, Stop
+from .timeline import Story, tell
+from .timeline_plot import Read, Sound
+from .timeline_plot import draw as draw_story
+from .wav import Pcm
+
+
+def draw(target: str, data: Path, out: Path) -> None:
+    """Draw a session of `data`, or an exported file (with the sound in `data`, if it is there).
+
+    Raises:
+        Stop: the log cannot be read, matplotlib is missing, or the picture cannot be written.
+    """
+    log = cli_logs.load(target, data)
+    story = tell(log.transactions)
+    try:
+        draw_story(story, out, anyio.run(sound_of, data, story))
+    except ImportError:
+        raise Stop("drawing needs matplotlib: pip install 'antiphon[demo]'", UNUSABLE) from None
+    except (OSError, ValueError) as error:
+        raise Stop(f"cannot write {out}: {error}", UNUSABLE) from error
+
+
+async def sound_of(data: Path, story: Story) -> Sound:
+    """Return the recorded sound of a session; nothing where there is none."""
+    reader = SampleReader(DataPaths(data).samples)
+    heard = max((piece.ref.end for piece in story.pieces), default=0)
+    said = max((delta.ref.end for answer in story.answers for delta in answer.deltas), default=0)
+    return Sound(
+        user=_from(await _stream(reader, story.session, "in", heard)),
+        assistant=_from(await _stream(reader, story.session, "out", said)),
+    )
+
+
+async def _stream(reader: SampleReader, session: str, stream: Literal["in", "out"], size: int) -> Pcm:
+    try:
+        data = await reader.read(session, SampleRef(stream, 0, size))
+    except LogError:
+        data = b""
+    return np.frombuffer(data[: len(data) // 2 * 2], "<i2")
+
+
+def _from(samples: Pcm) -> Read:
+    return lambda start, end: samples[start // 2 : end // 2]

@@ -1,0 +1,120 @@
+"""A log as text: the index of a data directory, and one session line by line."""
+
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import Struct
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from antiphon.events import commands as cmd
+from antiphon.events import events as ev
+from antiphon.events.audio import AudioFormat, SampleRef
+from antiphon.events.items import FunctionCall, FunctionOutput, Message, text_of
+from antiphon.events.log import SessionRow, Transaction
+
+QUIET = (cmd.AppendAudio, cmd.AckPlayback)
+_WIDEST = 96
+INDEX_WIDTH = 126
+"""Columns that the index needs; a narrower terminal wraps its lines."""
+
+_HIDDEN = frozenset(
+    {
+        *("number", "count", "session", "attachment", "client_seq", "event_id", "control_id", "token_digest"),
+        *("presented", "next_digest", "view", "config", "capabilities", "limits", "scores", "lead", "wire_bytes"),
+        *("head", "marks", "playback", "costs", "usage", "previous_item_id", "wall_us"),
+    }
+)
+"""Fields that are long, secret-like or the same in every line; `--json` shows them all."""
+
+
+def index(rows: list[SessionRow]) -> Table:
+    """Return the sessions of a data directory, newest first."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("session", "kind", "state", "dialect", "model", "opened (UTC)"):
+        table.add_column(name, no_wrap=True)
+    for name in ("length", "transactions"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        colour = "green" if row.state == "open" else "dim"
+        table.add_row(
+            *(row.session, row.kind, f"[{colour}]{row.state}[/]", row.dialect, escape(row.model)),
+            *(_moment(row.opened_us), _length(row.at), f"{row.head:,}"),
+        )
+    return table
+
+
+def show(console: Console, transactions: list[Transaction], *, everything: bool) -> None:
+    """Print a log, one block for each transaction; runs of sound and acknowledgements are summed up.
+
+    `everything` prints these too.
+    """
+    origin = transactions[0].at if transactions else 0
+    skipped: list[Transaction] = []
+    for transaction in transactions:
+        if not everything and _is_quiet(transaction):
+            skipped.append(transaction)
+            continue
+        _sum_up(console, skipped)
+        skipped.clear()
+        seconds = (transaction.at - origin) / 1e6
+        head = f"[dim]{transaction.seq:>6}[/] [cyan]{seconds:>9.3f}[/]  "
+        console.print(f"{head}[bold]{type(transaction.command).__name__}[/] {_fields(transaction.command)}")
+        for event in transaction.events:
+            console.print(f"{'':18}[green]→ {type(event).__name__}[/] {_fields(event)}")
+    _sum_up(console, skipped)
+
+
+def _is_quiet(transaction: Transaction) -> bool:
+    usual = (ev.AudioReceived, ev.PlaybackAcknowledged, ev.CommandSequenced)
+    return isinstance(transaction.command, QUIET) and all(isinstance(event, usual) for event in transaction.events)
+
+
+def _sum_up(console: Console, skipped: list[Transaction]) -> None:
+    if not skipped:
+        return
+    appends = sum(isinstance(transaction.command, cmd.AppendAudio) for transaction in skipped)
+    parts: list[str] = []
+    if appends:
+        parts.append(f"{appends} pieces of sound")
+    if len(skipped) > appends:
+        parts.append(f"{len(skipped) - appends} acknowledgements")
+    console.print(f"[dim]{skipped[0].seq:>6}            … {' and '.join(parts)} …[/]", highlight=False)
+
+
+def _fields(record: Struct) -> str:
+    shown: list[str] = []
+    for name, value in msgspec.structs.asdict(record).items():
+        if name in _HIDDEN or value in (None, "", (), 0):
+            continue
+        shown.append(f"[dim]{name}[/]={escape(_value(value))}")
+    return " ".join(shown)
+
+
+def _value(value: object) -> str:
+    match value:
+        case str():
+            text = repr(value)
+        case SampleRef():
+            text = f"{value.stream}[{value.start:,}…{value.end:,}]"
+        case AudioFormat():
+            text = f"{value.encoding}@{value.rate}"
+        case Message() | FunctionCall() | FunctionOutput():
+            text = f"{value.id} {text_of(value)!r}"
+        case tuple():
+            text = f"({len(value)})"  # pyright: ignore[reportUnknownArgumentType]
+        case Struct():
+            text = _fields(value)
+        case _:
+            text = str(value)
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def _moment(wall_us: int) -> str:
+    return datetime.fromtimestamp(wall_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _length(at_us: int) -> str:
+    seconds = at_us / 1e6
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.1f} min"

@@ -1,0 +1,186 @@
+"""One socket of the client: dialling, opening or resuming a session, and its frames."""
+
+from types import TracebackType
+from typing import Literal, Self
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import anyio
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+
+from . import wire_server as out
+from .client_events import Received, read
+from .codes import FATAL_RESUME
+from .wire_client import Resume, SessionUpdate
+
+OPENING_S = 30.0
+LARGEST_FRAME = 64 * 1024 * 1024
+_FATAL_OPENING = frozenset({"model_not_found", "invalid_session_config", "bad_event", "invalid_api_key"})
+
+
+class Refused(Exception):
+    """The server said no. `final`: another attempt would hear the same."""
+
+    def __init__(self, code: str, message: str, *, final: bool) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.final = final
+
+
+class Cut(Exception):
+    """The socket is gone, or could not be had."""
+
+
+class SessionOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a session is opened with; the fields are those of the wire's session object (WIRE 4.3).
+
+    Rates in Hz. `turn_detection` None switches it off; left out it is the server's default.
+    """
+
+    model: str | None = None
+    instructions: str | None = None
+    modalities: list[Literal["audio", "text"]] | None = None
+    voice: str | None = None
+    speed: float | None = None
+    sample_rate_hz: int | None = None
+    input_audio_format: str | None = None
+    output_audio_format: str | None = None
+    audio: dict[str, dict[str, object]] | None = None
+    turn_detection: dict[str, object] | UnsetType | None = UNSET
+    input_audio_transcription: dict[str, object] | None = None
+    tools: list[dict[str, object]] | None = None
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+    metadata: dict[str, str] | None = None
+    idle_timeout_s: float | None = None
+    extra_body: dict[str, object] | None = None
+
+
+def address(url: str, model: str | None) -> str:
+    """Return the URL that is dialled: the duplex dialect, and nothing is opened before the first message."""
+    parts = urlsplit(url)
+    scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
+    path = parts.path if parts.path.strip("/") else "/v1/realtime"
+    query = dict(parse_qsl(parts.query)) | {"duplex": "1", "autostart": "0"}
+    if model is not None:
+        query["model"] = model
+    return urlunsplit((scheme, parts.netloc, path, urlencode(query), ""))
+
+
+class Link:
+    """A connected socket."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+
+    @classmethod
+    async def dial(cls, url: str, api_key: str | None) -> Self:
+        """Connect.
+
+        Raises:
+            Cut: there is nobody, or not now.
+            Refused: the server does not want this client.
+        """
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        try:
+            socket = await connect(
+                url,
+                additional_headers=headers,
+                max_size=LARGEST_FRAME,
+                compression=None,
+                open_timeout=OPENING_S,
+            )
+        except InvalidHandshake as error:
+            status = _status(error)
+            if 400 <= status < 500:
+                raise Refused(f"http_{status}", str(error), final=True) from error
+            raise Cut(str(error)) from error
+        except (OSError, TimeoutError) as error:
+            raise Cut(str(error)) from error
+        return cls(socket)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(1.0):
+            await self._socket.close()
+        self._socket.transport.abort()
+
+    async def open(self, options: SessionOptions) -> out.SessionCreated:
+        """Open a session.
+
+        Raises:
+            Cut, Refused
+        """
+        await self.send(_encode(SessionUpdate(session=Raw(_encode(options)))))
+        event = await self._answer()
+        if not isinstance(event, out.SessionCreated):
+            raise Cut("the server did not open a session")
+        return event
+
+    async def resume(self, session: str, token: str, last_number: int) -> out.SessionResumed:
+        """Take a session over.
+
+        Raises:
+            Cut, Refused
+        """
+        asked = Resume(session_id=session, resume_token=token, last_received_server_event_seq=last_number)
+        await self.send(_encode(asked))
+        event = await self._answer()
+        if isinstance(event, out.ResyncRequired):
+            raise Refused("session_resync_required", event.reason, final=True)
+        if not isinstance(event, out.SessionResumed):
+            raise Cut("the server did not resume the session")
+        return event
+
+    async def _answer(self) -> Received:
+        with anyio.move_on_after(OPENING_S):
+            event = await self.receive()
+            if isinstance(event, out.ErrorOut):
+                code = event.error.code or "error"
+                final = code in FATAL_RESUME or code in _FATAL_OPENING
+                raise Refused(code, event.error.message, final=final)
+            return event
+        raise Cut("the server did not answer")
+
+    async def send(self, frame: bytes) -> None:
+        """Send a text frame.
+
+        Raises:
+            Cut: the socket is gone.
+        """
+        try:
+            await self._socket.send(frame, text=True)
+        except ConnectionClosed as error:
+            raise Cut(str(error)) from error
+
+    async def receive(self) -> Received:
+        """Return the next event.
+
+        Raises:
+            Cut: the socket is gone.
+        """
+        try:
+            frame = await self._socket.recv(decode=False)
+        except ConnectionClosed as error:
+            raise Cut(str(error)) from error
+        try:
+            return read(frame)
+        except msgspec.DecodeError as error:
+            raise Cut("the server sent something that is not an event") from error
+
+    def cut(self) -> None:
+        """Drop the socket without a word, as a lost network does."""
+        self._socket.transport.abort()
+
+
+def _status(error: InvalidHandshake) -> int:
+    return error.response.status_code if isinstance(error, InvalidStatus) else 0
+
+
+_encode = msgspec.json.Encoder().encode

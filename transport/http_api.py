@@ -1,0 +1,124 @@
+"""The HTTP endpoints beside the websocket: health, models, and the answers to what is not there (WIRE 11)."""
+
+import msgspec
+from msgspec import Struct
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.routing import Route
+
+from antiphon.engine.hub import Hub
+
+from .access import PATHS, Access, Denied, Request
+
+
+class ModelOut(Struct, frozen=True, kw_only=True):
+    """One served model."""
+
+    id: str
+    object: str = "model"
+    created: int
+    owned_by: str = "antiphon"
+    root: str
+    parent: None = None
+    max_model_len: None = None
+    permission: tuple[()] = ()
+
+
+class ModelList(Struct, frozen=True, kw_only=True):
+    """The served models."""
+
+    object: str = "list"
+    data: list[ModelOut]
+
+
+class Health(Struct, frozen=True, omit_defaults=True):
+    """Whether the server can answer; `reason` says why not."""
+
+    status: str
+    reason: str = ""
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """What went wrong; `code` is the HTTP status."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: int
+
+
+class FailureBody(Struct, frozen=True):
+    """The body of an error of a JSON endpoint."""
+
+    error: Failure
+
+
+_KINDS = {404: "NotFoundError", 401: "AuthenticationError", 403: "PermissionDeniedError"}
+
+
+def application(hub: Hub, access: Access) -> Starlette:
+    """Return the endpoints of one hub."""
+    started_s = hub.clock.wall_us() // 1_000_000
+
+    async def health(_request: HttpRequest) -> Response:
+        if hub.unavailable is not None:
+            return _json(Health("unhealthy", hub.unavailable), 503)
+        if not hub.ready.is_set():
+            return _json(Health("unhealthy", "The model is still being loaded."), 503)
+        return _json(Health("healthy"))
+
+    async def models(request: HttpRequest) -> Response:
+        access.check(_described(request))
+        return _json(ModelList(data=[_model(name, hub, started_s) for name in _served(hub)]))
+
+    async def model(request: HttpRequest) -> Response:
+        access.check(_described(request))
+        name = str(request.path_params["name"])
+        if name not in _served(hub):
+            raise HTTPException(404, "There is no such model.")
+        return _json(_model(name, hub, started_s))
+
+    async def upgrade_only(_request: HttpRequest) -> Response:
+        refusal = _failure(426, "UpgradeRequired", "This address speaks websocket.")
+        refusal.headers["Upgrade"] = "websocket"
+        return refusal
+
+    routes = [
+        Route("/health", health),
+        Route("/v1/models", models),
+        Route("/v1/models/{name:path}", model),
+        *(Route(path, upgrade_only) for path in PATHS),
+    ]
+    return Starlette(routes=routes, exception_handlers={HTTPException: _on_http, Denied: _on_denied})
+
+
+def _served(hub: Hub) -> tuple[str, ...]:
+    return (hub.settings.served_model, *hub.settings.aliases)
+
+
+def _model(name: str, hub: Hub, created: int) -> ModelOut:
+    return ModelOut(id=name, created=created, root=hub.settings.served_model)
+
+
+def _described(request: HttpRequest) -> Request:
+    return Request(path=request.url.path, query=dict(request.query_params), headers=dict(request.headers))
+
+
+def _json(body: Struct, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(body), status, media_type="application/json")
+
+
+def _failure(status: int, kind: str, message: str) -> Response:
+    return _json(FailureBody(Failure(message=message, type=kind, code=status)), status)
+
+
+async def _on_http(_request: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _failure(error.status_code, _KINDS.get(error.status_code, "BadRequestError"), error.detail)
+
+
+async def _on_denied(_request: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, Denied)
+    return Response(error.body, error.status, media_type="application/json")

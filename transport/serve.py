@@ -1,0 +1,186 @@
+"""A whole server: log, stages, hub and port put together. The one module that knows concrete stages."""
+
+import secrets
+import signal
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Literal, cast
+
+import anyio
+import structlog
+from msgspec import Struct
+
+from antiphon.engine.clock import SystemClock
+from antiphon.engine.datadir import DataDirectory
+from antiphon.engine.host import PipelineHost
+from antiphon.engine.hosts import InlineHost, ThreadHost
+from antiphon.engine.hub import Hub
+from antiphon.engine.memory_log import MemoryLog
+from antiphon.engine.plugins import plugin_named
+from antiphon.engine.process_host import ProcessHost
+from antiphon.engine.scoring import LevelScorer, ScoringService
+from antiphon.engine.settings import HubSettings
+from antiphon.engine.sqlite_log import SqliteLog
+from antiphon.events.config import Dialect
+from antiphon.events.log import EventLog, Samples
+from antiphon.stages.base import Scorer, Stage, StageUnavailable
+
+from .access import Access
+from .pipelines import Factory, Pipeline, load
+from .server import Listening, Server
+
+_log = structlog.get_logger()
+
+
+class ServeSettings(Struct, frozen=True, kw_only=True):
+    """What an operator chooses. `data` None keeps the sessions in memory; None elsewhere: the pipeline's own."""
+
+    pipeline: str = "echo"
+    host: str = "127.0.0.1"
+    port: int = 8000
+    data: Path | None = None
+    durability: Literal["normal", "full"] = "normal"
+    api_keys: tuple[str, ...] = ()
+    insecure: bool = False
+    max_sessions: int | None = None
+    model: str | None = None
+    default_dialect: Dialect = "ga"
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """Whom the server tells how it is doing: its address, that the models are loaded, or why they cannot be."""
+
+    listening: Callable[[str], None]
+    ready: Callable[[], None]
+    unavailable: Callable[[str], None]
+
+
+def run(settings: ServeSettings, told: Told) -> None:
+    """Serve until SIGINT or SIGTERM; then end in order.
+
+    Raises:
+        PipelineError, Insecure, DataDirectoryError, OSError: what was chosen cannot be served.
+    """
+    anyio.run(serve, settings, told, backend_options={"use_uvloop": True})
+
+
+async def serve(settings: ServeSettings, told: Told) -> None:
+    """Serve until a signal comes; raises as `run` does."""
+    pipeline = load(settings.pipeline)
+    async with hub_for(pipeline, settings) as hub:
+        access = Access(keys=settings.api_keys)
+        server = Server(
+            hub,
+            Listening(host=settings.host, port=settings.port, access=access, insecure=settings.insecure),
+        )
+        async with anyio.create_task_group() as group:
+            group.start_soon(_stop_on_signal, server)
+            group.start_soon(_tell_readiness, hub, told)
+            await server.serve(told.listening)
+            group.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def hub_for(pipeline: Pipeline, settings: ServeSettings) -> AsyncGenerator[Hub]:
+    """Put a hub together and run it; its stages load while it already takes calls."""
+    async with AsyncExitStack() as stack:
+        log, samples, secret = await _store(settings, stack)
+        scorer = LateScorer(pipeline.voice_activity.factory)
+        scoring = await stack.enter_async_context(ScoringService(scorer))
+        hub = Hub(
+            log,
+            samples,
+            _host(pipeline),
+            plugin_named(pipeline.plugin),
+            HubSettings(
+                max_sessions=settings.max_sessions or pipeline.max_sessions,
+                served_model=settings.model or pipeline.model,
+                default_dialect=settings.default_dialect,
+            ),
+            SystemClock(),
+            secret,
+            scoring,
+        )
+        yield await stack.enter_async_context(hub)
+
+
+async def _store(settings: ServeSettings, stack: AsyncExitStack) -> tuple[EventLog, Samples, bytes]:
+    if settings.data is None:
+        memory = MemoryLog()
+        stack.push_async_callback(memory.aclose)
+        return memory, memory.samples, secrets.token_bytes(32)
+    directory = stack.enter_context(DataDirectory(settings.data))
+    log = await SqliteLog.open(directory, durability=settings.durability)
+    stack.push_async_callback(log.aclose)
+    return log, log.samples, directory.secret
+
+
+def _host(pipeline: Pipeline) -> PipelineHost:
+    choice = pipeline.stage
+    if choice.hosting == "process":
+        return ProcessHost(choice.factory, choice.arguments)
+    stage = cast("Stage", made(choice.factory, **choice.arguments))
+    return ThreadHost(stage) if choice.hosting == "thread" else InlineHost(stage)
+
+
+def made(factory: Factory, **arguments: object) -> object:
+    """Import what a dotted name says, and call it."""
+    module, _, name = factory.partition(":")
+    # The name comes out of a pipeline's description, so its type is not known here.
+    return cast("Callable[..., object]", getattr(import_module(module), name))(**arguments)
+
+
+class LateScorer:
+    """A scorer that is loaded when it is first needed, in the thread that scores.
+
+    If it cannot be loaded, loudness takes its place, and the log says so.
+    """
+
+    def __init__(self, factory: Factory) -> None:
+        self._factory = factory
+        self._scorer: Scorer | None = None
+
+    def new_stream(self) -> object:
+        """Return a stream whose state is made when its first frame comes."""
+        return _LateStream()
+
+    def score(self, streams: list[object], frames: list[bytes]) -> list[float]:
+        """Score a frame of each stream."""
+        scorer = self._scorer or self._load()
+        states: list[object] = []
+        for stream in streams:
+            assert isinstance(stream, _LateStream)
+            if stream.state is None:
+                stream.state = (scorer.new_stream(),)
+            states.append(stream.state[0])
+        return scorer.score(states, frames)
+
+    def _load(self) -> Scorer:
+        try:
+            self._scorer = cast("Scorer", made(self._factory))
+        except (StageUnavailable, ImportError) as error:
+            _log.warning("the voice detector cannot be loaded; loudness takes its place", reason=str(error))
+            self._scorer = LevelScorer()
+        return self._scorer
+
+
+class _LateStream(Struct):
+    """What a stream remembers; a tuple, because a state may itself be None."""
+
+    state: tuple[object] | None = None
+
+
+async def _stop_on_signal(server: Server) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            server.stop()
+
+
+async def _tell_readiness(hub: Hub, told: Told) -> None:
+    await hub.ready.wait()
+    if hub.unavailable is not None:
+        told.unavailable(hub.unavailable)
+    else:
+        told.ready()

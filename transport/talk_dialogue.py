@@ -1,0 +1,231 @@
+"""What a voice client knows of its conversation: a fold over the server's events, with the speaker beside it.
+
+No I/O and no clock: `handle` is given an event and the time of its arrival, and returns what to tell the server.
+"""
+
+from collections.abc import Callable
+
+import pybase64
+from msgspec import UNSET, Struct, field
+
+from . import wire_server as server
+from .client_events import Received, number_of
+from .talk_player import Player
+
+MIN_STEP_MS = 80
+"""Playback is acknowledged in steps of at least this, and at the end of an answer."""
+
+
+class Ask(Struct):
+    """A turn of the user. Times are the client's, in microseconds."""
+
+    item_id: str
+    started_us: int
+    committed_us: int | None = None
+    text: str = ""
+
+
+class Reply(Struct):
+    """An answer. `heard_ms` is set where the speaker was stopped; `late` counts sound that came after that."""
+
+    response_id: str
+    created_us: int
+    item_id: str = ""
+    first_us: int | None = None
+    done_us: int | None = None
+    status: str = "in_progress"
+    reason: str | None = None
+    text: str = ""
+    heard_ms: int | None = None
+    stopped_us: int | None = None
+    late: int = 0
+    told_ms: int = 0
+    complaint: str | None = None
+
+
+class Ack(Struct, frozen=True):
+    """Tell the server: this much of a response was played."""
+
+    response_id: str
+    played_ms: int
+
+
+class Truncate(Struct, frozen=True):
+    """Tell the server: this much of an answer was heard, and no more will be."""
+
+    item_id: str
+    heard_ms: int
+
+
+class Numbers(Struct):
+    """The numbers of the events: whether any was missing or came twice."""
+
+    first: int = 0
+    last: int = 0
+    count: int = 0
+    missing: list[int] = field(default_factory=list[int])
+    doubled: list[int] = field(default_factory=list[int])
+
+    @property
+    def whole(self) -> bool:
+        """Whether each number came once."""
+        return not self.missing and not self.doubled
+
+    def saw(self, number: int) -> bool:
+        """Note a number; False if it is an old one."""
+        self.count += 1
+        self.first = self.first or number
+        if number <= self.last:
+            self.doubled.append(number)
+            return False
+        self.missing.extend(range(self.last + 1, number))
+        self.last = number
+        return True
+
+
+def _nothing(_kind: str, _text: str) -> None:
+    pass
+
+
+class Dialogue:
+    """The state of one conversation as its client sees it.
+
+    `tell(kind, text)` is called with what a person wants to see: `user`, `assistant` (pieces of text),
+    `interrupted`, `done`, `error`.
+    """
+
+    def __init__(self, tell: Callable[[str, str], None] = _nothing) -> None:
+        """Begin with nothing said."""
+        self.player = Player()
+        self.asks: list[Ask] = []
+        self.replies: list[Reply] = []
+        self.numbers = Numbers()
+        self.errors: list[str] = []
+        self.speaking = False
+        self.resumed_us: int | None = None
+        self.closed: str | None = None
+        self._tell = tell
+
+    # -- readings --------------------------------------------------------------------------------------------
+
+    @property
+    def reply(self) -> Reply | None:
+        """The newest answer."""
+        return self.replies[-1] if self.replies else None
+
+    def find(self, response_id: str) -> Reply | None:
+        """Return an answer by its id."""
+        return next((reply for reply in reversed(self.replies) if reply.response_id == response_id), None)
+
+    def settled(self, now_us: int) -> bool:
+        """Whether nobody speaks, every turn has its answer, and all answers were played to their end."""
+        if self.speaking or any(ask.committed_us is None for ask in self.asks):
+            return False
+        if any(reply.done_us is None for reply in self.replies) or self.player.playing(now_us) is not None:
+            return False
+        last = max((ask.committed_us or 0 for ask in self.asks), default=0)
+        return not self.asks or (self.reply is not None and self.reply.created_us >= last)
+
+    def acks(self, now_us: int) -> list[Ack]:
+        """Return what to acknowledge now; call it about ten times a second."""
+        due: list[Ack] = []
+        for reply in self.replies[-2:]:
+            if reply.heard_ms is not None or reply.first_us is None:
+                continue
+            played = self.player.played_ms(reply.response_id, now_us)
+            over = reply.done_us is not None and played >= self.player.received_ms(reply.response_id)
+            if played > reply.told_ms and (over or played - reply.told_ms >= MIN_STEP_MS):
+                reply.told_ms = played
+                due.append(Ack(reply.response_id, played))
+        return due
+
+    # -- events ----------------------------------------------------------------------------------------------
+
+    def handle(self, event: Received, now_us: int) -> list[Truncate]:
+        """Take an event in; return what to send because of it."""
+        number = number_of(event)
+        if number and not self.numbers.saw(number):
+            return []
+        match event:
+            case server.SpeechStartedOut():
+                self.speaking = True
+                self.asks.append(Ask(event.item_id, now_us))
+                return self.stop(now_us)
+            case server.SpeechStoppedOut():
+                self.speaking = False
+            case server.BufferCommitted():
+                self._ask(event.item_id, now_us).committed_us = now_us
+            case server.TranscriptionCompleted():
+                self._ask(event.item_id, now_us).text = event.transcript.strip()
+                self._tell("user", event.transcript.strip())
+            case server.OutputClearedOut():
+                return self.stop(now_us)
+            case server.ResponseDone():
+                self._done(event, now_us)
+                if event.response.status == "cancelled":
+                    return self.stop(now_us)
+            case server.ErrorOut():
+                self.errors.append(f"{event.error.code}: {event.error.message}")
+                self._tell("error", event.error.message)
+            case server.SessionResumed():
+                self.resumed_us = now_us
+            case server.SessionClosedOut() | server.SessionExpired():
+                self.closed = event.reason
+            case _:
+                self._answer(event, now_us)
+        return []
+
+    def stop(self, now_us: int) -> list[Truncate]:
+        """Silence the speaker, as when the user cuts in."""
+        told: list[Truncate] = []
+        for response_id, heard_ms in self.player.stop(now_us).items():
+            reply = self.find(response_id)
+            if reply is not None:
+                reply.heard_ms, reply.stopped_us = heard_ms, now_us
+                told.append(Truncate(reply.item_id, heard_ms))
+                self._tell("interrupted", f"{heard_ms / 1000:.1f} s of it were heard")
+        return told
+
+    def _answer(self, event: Received, now_us: int) -> None:
+        match event:
+            case server.ResponseCreatedOut():
+                self.replies.append(Reply(event.response_id, now_us))
+            case server.AudioDeltaOut():
+                self._sound(event, now_us)
+            case server.TranscriptDelta() | server.TextDeltaOut():
+                reply = self.find(event.response_id)
+                if reply is not None and event.delta:
+                    reply.text += event.delta
+                    self._tell("assistant", event.delta)
+            case _:
+                pass
+
+    def _sound(self, event: server.AudioDeltaOut, now_us: int) -> None:
+        reply = self.find(event.response_id)
+        if reply is None or not event.delta:
+            return
+        if reply.stopped_us is not None or reply.done_us is not None:
+            reply.late += 1
+        reply.item_id = event.item_id
+        reply.first_us = now_us if reply.first_us is None else reply.first_us
+        rate = 24_000 if event.sample_rate_hz is UNSET else event.sample_rate_hz
+        self.player.feed(now_us, event.response_id, pybase64.b64decode(event.delta), rate)
+
+    def _done(self, event: server.ResponseDone, now_us: int) -> None:
+        reply = self.find(event.response_id)
+        if reply is None:
+            return
+        details = event.response.status_details
+        reply.done_us, reply.status = now_us, event.response.status
+        if details is not None:
+            reply.reason = None if details.reason is UNSET else details.reason
+            reply.complaint = None if details.error is UNSET else details.error.message
+        why = reply.complaint or (reply.reason or "").replace("_", " ")
+        self._tell("done", f"{reply.status}: {why}" if why else reply.status)
+
+    def _ask(self, item_id: str, now_us: int) -> Ask:
+        for ask in reversed(self.asks):
+            if ask.item_id == item_id:
+                return ask
+        self.asks.append(Ask(item_id, now_us))
+        return self.asks[-1]

@@ -1,0 +1,134 @@
+"""A loudspeaker that plays in real time, as arithmetic: what was heard by when, to the sample."""
+
+from collections import deque
+from typing import NamedTuple
+
+import numpy as np
+from msgspec import Struct
+
+from .wav import Pcm, to_pcm16
+
+MICROSECONDS = 1_000_000
+
+
+class Heard(NamedTuple):
+    """Sound that left the speaker: `samples` at `rate` Hz, of one response, from `start_us` on."""
+
+    response: str
+    start_us: int
+    samples: Pcm
+    rate: int
+
+    @property
+    def end_us(self) -> int:
+        """When its last sample had been played."""
+        return self.start_us + len(self.samples) * MICROSECONDS // self.rate
+
+
+class Position(Struct):
+    """How much of one response was received and played, in samples, so that nothing is lost to rounding."""
+
+    rate: int
+    received: int = 0
+    played: int = 0
+
+
+class Player:
+    """Plays what it is fed, one piece behind the other; with nothing left it waits. Times in microseconds.
+
+    Nothing is sounded: the times are those at which a real speaker would have played. The caller's clock must
+    not run backwards.
+    """
+
+    def __init__(self) -> None:
+        """Start with an empty queue."""
+        self.heard: list[Heard] = []
+        self.cut: set[str] = set()
+        self._queue: deque[Heard] = deque()
+        self._positions: dict[str, Position] = {}
+        self._end_us = 0
+
+    def feed(self, now_us: int, response: str, pcm: bytes, rate: int) -> None:
+        """Queue little-endian samples of 16 bits. What comes for a response that was cut off is dropped."""
+        self.advance(now_us)
+        if response in self.cut or not pcm:
+            return
+        piece = Heard(response, max(now_us, self._end_us), np.frombuffer(pcm, "<i2"), rate)
+        self._queue.append(piece)
+        self._end_us = piece.end_us
+        self._positions.setdefault(response, Position(rate)).received += len(piece.samples)
+
+    def advance(self, now_us: int) -> None:
+        """Let time pass: pieces that have ended count as heard."""
+        while self._queue and self._queue[0].end_us <= now_us:
+            self._finish(self._queue.popleft())
+
+    def stop(self, now_us: int) -> dict[str, int]:
+        """Fall silent; return for each response that was cut off how many milliseconds of it were heard."""
+        self.advance(now_us)
+        if self._queue and self._queue[0].start_us < now_us:
+            playing = self._queue[0]
+            played = (now_us - playing.start_us) * playing.rate // MICROSECONDS
+            if played:
+                self._finish(playing._replace(samples=playing.samples[:played]))
+        names = list(dict.fromkeys(piece.response for piece in self._queue))
+        self.cut.update(names)
+        self._queue.clear()
+        self._end_us = now_us
+        return {name: self.played_ms(name, now_us) for name in names}
+
+    def played_ms(self, response: str, now_us: int) -> int:
+        """Return how many milliseconds of a response were heard by now, rounded down."""
+        self.advance(now_us)
+        position = self._positions.get(response)
+        if position is None:
+            return 0
+        played = position.played
+        if self._queue and self._queue[0].response == response:
+            played += max(0, now_us - self._queue[0].start_us) * position.rate // MICROSECONDS
+        return played * 1000 // position.rate
+
+    def received_ms(self, response: str) -> int:
+        """Return how many milliseconds of a response arrived."""
+        position = self._positions.get(response)
+        return position.received * 1000 // position.rate if position is not None else 0
+
+    def playing(self, now_us: int) -> str | None:
+        """Return the response that is being heard; None in silence."""
+        self.advance(now_us)
+        return self._queue[0].response if self._queue else None
+
+    def _finish(self, piece: Heard) -> None:
+        self.heard.append(piece)
+        self._positions[piece.response].played += len(piece.samples)
+
+
+def track(heard: list[Heard], origin_us: int, rate: int, length: int = 0) -> Pcm:
+    """Return one channel at `rate` Hz that begins at `origin_us` and has each piece where it was heard.
+
+    It is at least `length` samples long. Pieces that follow each other within two samples are joined, so that
+    rounding leaves no click.
+    """
+    placed: list[tuple[int, Pcm]] = []
+    end = -1
+    for run in _runs(heard):
+        sound = to_pcm16(run.samples.reshape(-1, 1).astype(np.float32) / np.float32(32768), run.rate, rate)
+        start = max((run.start_us - origin_us) * rate // MICROSECONDS, end, 0)
+        placed.append((start, sound))
+        end = start + len(sound)
+    channel = np.zeros(max(end, length, 0), np.int16)
+    for start, sound in placed:
+        channel[start : start + len(sound)] = sound
+    return channel
+
+
+def _runs(heard: list[Heard]) -> list[Heard]:
+    runs: list[list[Heard]] = []
+    for piece in heard:
+        last = runs[-1][-1] if runs else None
+        joined = last is not None and last.rate == piece.rate and piece.response == last.response
+        if last is not None and joined and piece.start_us - last.end_us <= 2 * MICROSECONDS // piece.rate:
+            runs[-1].append(piece)
+        else:
+            runs.append([piece])
+    return [run[0]._replace(samples=np.concatenate([piece.samples for piece in run])) for run in runs]

@@ -1,0 +1,304 @@
+"""A websocket on the server's side: the frames of `websockets`' sans-I/O core on an asyncio transport.
+
+Inbound messages are handed on in the moment they are complete, by a plain call: nothing queues between the
+socket and the session, and reading never waits for anything.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, cast
+
+import anyio
+from websockets.datastructures import Headers
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request, Response
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+
+from antiphon.engine.clock import Clock, Timer
+
+from .codes import INTERNAL, INVALID_DATA, MAX_FRAME
+
+PING_US = 20_000_000
+"""Between two pings, and how long the pong to one may take."""
+
+CLOSING_US = 5_000_000
+"""How long the other side may take to answer a close, or to read what was still to be sent."""
+
+HANDED = 256 * 1024
+"""Bytes that may wait in the transport, beyond what the socket has accepted."""
+
+ROOM = 64 * 1024
+"""More is written only when fewer bytes than this wait; leaves room for what one transaction says."""
+
+
+class Handler(Protocol):
+    """Whoever a websocket serves."""
+
+    def on_text(self, data: bytes) -> None:
+        """A text message arrived, complete and valid UTF-8."""
+        ...
+
+    def on_binary(self) -> None:
+        """A binary message arrived; its bytes are not kept."""
+        ...
+
+    def on_sign_of_life(self) -> None:
+        """A control frame arrived."""
+        ...
+
+    def on_lost(self) -> None:
+        """The connection is over; called once, also when it was closed from here."""
+        ...
+
+
+_BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+Accept = Callable[["WebSocket", Request], Handler | Response]
+"""Decides about an upgrade: the handler of the connection, or the refusal."""
+
+
+class WebSocket(asyncio.Protocol):
+    """One connection, from the request for an upgrade to its end."""
+
+    def __init__(self, accept: Accept, clock: Clock) -> None:
+        self._accept = accept
+        self._clock = clock
+        # permessage-deflate costs more than it saves on sound: it is not negotiated.
+        self._protocol = ServerProtocol(max_size=MAX_FRAME, select_subprotocol=_no_secret)
+        self._transport: asyncio.Transport | None = None
+        self._handler: Handler | None = None
+        self._fragments: list[bytes] = []
+        self._binary = False
+        self._answered = False
+        self._room = asyncio.Event()
+        self._room.set()
+        self._lost = anyio.Event()
+        self._deadline: Timer | None = None
+        self._ping_timer: Timer | None = None
+        self._pings: dict[bytes, Callable[[], None]] = {}
+        self._ping_count = 0
+
+    # -- called by the one who is served ---------------------------------------------------------------------
+
+    @property
+    def open(self) -> bool:
+        """Whether messages can still be sent."""
+        return self._transport is not None and self._protocol.state is State.OPEN
+
+    def send(self, messages: Iterable[bytes]) -> None:
+        """Write text messages; after the end of the connection they are dropped."""
+        if not self.open:
+            return
+        for message in messages:
+            self._protocol.send_text(message)
+        self._flush()
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that were written and that the socket has not accepted."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    async def room(self) -> None:
+        """Wait until the socket has accepted nearly all that was written; returns at once on a lost one."""
+        await self._room.wait()
+
+    def ping(self, answered: Callable[[], None]) -> None:
+        """Send a ping; `answered` is called when its pong arrives."""
+        if self.open:
+            self._ping_count += 1
+            payload = b"%d" % self._ping_count
+            self._pings[payload] = answered
+            self._protocol.send_ping(payload)
+            self._flush()
+
+    def close(self, code: int, reason: str = "") -> None:
+        """Begin to close. Whoever does not answer, or does not read the rest, is cut off after 5 s."""
+        if self.open:
+            self._protocol.send_close(code, reason.encode()[:123].decode(errors="ignore"))
+            self._flush()
+            self.resume()
+            self._cut_off_later()
+
+    async def wait_lost(self) -> None:
+        """Wait until the connection is over."""
+        await self._lost.wait()
+
+    def pause(self) -> None:
+        """Read no more for now: the session is not open yet and enough is waiting for it."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read on."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # -- asyncio ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport over; the bytes of the request follow."""
+        # uvloop's transports are transports in all but their bases.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=ROOM, low=ROOM // 2)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes from the socket."""
+        self._protocol.receive_data(data)
+        self._handle()
+
+    def eof_received(self) -> bool:
+        """The other side sends no more: the connection is over."""
+        self._protocol.receive_eof()
+        self._handle()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is over."""
+        for timer in (self._deadline, self._ping_timer):
+            if timer is not None:
+                timer.cancel()
+        self._transport = None
+        self._pings.clear()
+        self._room.set()
+        self._lost.set()
+        if self._handler is not None:
+            self._handler.on_lost()
+
+    def pause_writing(self) -> None:
+        """The transport holds enough."""
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        """The socket has accepted most of it."""
+        self._room.set()
+
+    # -- frames ----------------------------------------------------------------------------------------------
+
+    def _handle(self) -> None:
+        for event in self._protocol.events_received():
+            if isinstance(event, Request):
+                self._upgrade(event)
+            elif isinstance(event, Frame):
+                self._frame(event)
+        if self._protocol.handshake_exc is not None and not self._answered and self._transport is not None:
+            self._answered = True
+            self._transport.write(_BAD_REQUEST)
+        self._flush()
+        if self._protocol.close_expected():
+            self._cut_off_later()
+
+    def _upgrade(self, request: Request) -> None:
+        self._answered = True
+        response = self._protocol.accept(request)
+        if self._protocol.handshake_exc is None:
+            decided = self._accept(self, request)
+            if isinstance(decided, Response):
+                response = decided
+            else:
+                self._handler = decided
+        self._protocol.send_response(response)
+        self._flush()
+        if self._handler is not None:
+            self._ping_later()
+
+    def _frame(self, frame: Frame) -> None:
+        handler = self._handler
+        if handler is None:
+            return
+        if frame.opcode is Opcode.TEXT or frame.opcode is Opcode.BINARY or frame.opcode is Opcode.CONT:
+            self._data(frame, handler)
+        else:
+            handler.on_sign_of_life()
+            if frame.opcode is Opcode.PONG:
+                answered = self._pings.pop(bytes(frame.data), None)
+                if answered is not None:
+                    answered()
+
+    def _data(self, frame: Frame, handler: Handler) -> None:
+        if frame.opcode is not Opcode.CONT:
+            self._binary = frame.opcode is Opcode.BINARY
+        if not frame.fin or self._fragments:
+            self._fragments.append(b"" if self._binary else bytes(frame.data))
+            if not frame.fin:
+                return
+            data = b"".join(self._fragments)
+            self._fragments.clear()
+        else:
+            data = bytes(frame.data)
+        if self._binary:
+            handler.on_binary()
+        elif data.isascii() or _is_utf8(data):
+            handler.on_text(data)
+        else:
+            self._protocol.fail(INVALID_DATA, "invalid UTF-8")
+
+    def _flush(self) -> None:
+        transport = self._transport
+        chunks = self._protocol.data_to_send()
+        if transport is None or transport.is_closing():
+            return
+        ended = bool(chunks) and chunks[-1] == b""
+        data = [chunk for chunk in chunks if chunk]
+        if len(data) == 1:
+            transport.write(data[0])
+        elif data:
+            transport.write(b"".join(data))
+        if ended:
+            transport.close()
+            self._cut_off_later()
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def _cut_off_later(self) -> None:
+        if self._deadline is None and self._transport is not None:
+            self._deadline = self._clock.call_at(self._clock.monotonic_us() + CLOSING_US, self._cut_off)
+
+    def _cut_off(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _ping_later(self) -> None:
+        self._ping_timer = self._clock.call_at(self._clock.monotonic_us() + PING_US, self._keep_alive)
+
+    def _keep_alive(self) -> None:
+        """Ping; whoever does not answer within 20 s is gone."""
+        self.ping(self._ping_answered)
+        self._ping_timer = self._clock.call_at(self._clock.monotonic_us() + PING_US, self._silent)
+
+    def _ping_answered(self) -> None:
+        if self._ping_timer is not None:
+            self._ping_timer.cancel()
+        self._ping_later()
+
+    def _silent(self) -> None:
+        if self.open:
+            self._protocol.fail(INTERNAL, "keepalive ping timeout")
+            self._flush()
+        self._cut_off()
+
+
+def refused(status: int, reason: str, body: bytes) -> Response:
+    """Return the HTTP answer to an upgrade that is not granted."""
+    headers = Headers()
+    headers["Content-Type"] = "application/json"
+    headers["Content-Length"] = str(len(body))
+    headers["Connection"] = "close"
+    return Response(status, reason, headers, body)
+
+
+_REALTIME = Subprotocol("realtime")
+
+
+def _no_secret(_protocol: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+    """Choose `realtime` if it is offered, else nothing: a list that holds a key is never echoed (WIRE 1.2)."""
+    return _REALTIME if _REALTIME in offered else None
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,405 @@
+"""From a text frame to a command: decoded once, closed, with the contract's code for everything refused."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from antiphon.engine.ingress import AppendRequest
+from antiphon.events import commands
+from antiphon.events.audio import AudioFormat
+from antiphon.events.commands import ClientCommand, CloseSession
+from antiphon.events.config import Dialect, SessionConfig
+
+from . import wire_client as given
+from .wire_client import ABSENT, ClientEvent
+from .wire_errors import WireError, bad_value, missing, quoted, translate
+from .wire_formats import Spelled, SpelledRate, input_format
+from .wire_images import check_frames
+from .wire_items import item_from, unbase64
+from .wire_json import check, check_numbers, diagnose, invalid_json
+from .wire_response import options_from
+from .wire_session import patch_from
+
+LARGEST = 2**53
+"""No number of a client is taken to be greater."""
+
+
+class SessionResume(Struct, frozen=True, kw_only=True):
+    """Take over a session, of which everything up to `last_number` was seen."""
+
+    session: str
+    token: str
+    last_number: int
+    event_id: str | None = None
+
+
+class EventAck(Struct, frozen=True, kw_only=True):
+    """Everything up to `number` was received."""
+
+    number: int
+    event_id: str | None = None
+
+
+Decoded = ClientCommand | AppendRequest | CloseSession | SessionResume | EventAck
+
+
+class Reading(Struct, frozen=True, kw_only=True):
+    """What the reading of a frame depends on: who sent it, and the configuration that a patch is a patch to."""
+
+    dialect: Dialect
+    attachment: int
+    config: SessionConfig
+
+
+def decode(frame: bytes | str, reading: Reading) -> Decoded:
+    """Decode one text frame.
+
+    Raises:
+        WireError: by the contract's code; it carries the client's event id if there was one.
+    """
+    data = frame.encode() if isinstance(frame, str) else frame
+    check(data)
+    head = _head(data)
+    if head.type is msgspec.UNSET:
+        raise WireError("bad_event", "The 'type' field is missing.", None, "type_missing", event_id=head.event_id)
+    read = _READERS.get(head.type)
+    try:
+        if read is None:
+            raise _unknown(head.type)
+        return read(data, reading)
+    except WireError as refusal:
+        refusal.event_id = head.event_id
+        refusal.event_type = head.type
+        refusal.client_seq = head.client_seq
+        raise
+
+
+def _head(data: bytes) -> given.Head:
+    try:
+        return _decode_head(data)
+    except msgspec.ValidationError as error:
+        check_numbers(data, len(data))
+        if "Expected `object`" in str(error):
+            raise WireError("bad_event", "An event is a JSON object.") from None
+        raise translate(error) from None
+    except msgspec.DecodeError as error:
+        raise diagnose(data, error) from None
+    except RecursionError:
+        raise invalid_json() from None
+
+
+def _unknown(name: str) -> WireError:
+    if name in _LATER:
+        return WireError("unsupported", f"This server does not take {quoted(name)} yet.", "type")
+    return WireError("unknown_event", f"Invalid value: {quoted(name)}.", "type")
+
+
+_decode_head = msgspec.json.Decoder(given.Head).decode
+
+
+# -- one builder for each event ------------------------------------------------------------------------------
+
+
+def _update(event: given.SessionUpdate, reading: Reading) -> Decoded:
+    if event.session == ABSENT:
+        raise missing("session")
+    return commands.UpdateSession(
+        attachment=reading.attachment,
+        event_id=event.event_id,
+        client_seq=event.client_seq,
+        patch=patch_from(event.session, reading.config, reading.dialect),
+    )
+
+
+def _append(event: given.AppendBuffer, reading: Reading) -> Decoded:
+    text = event.audio if event.audio is not None else event.delta
+    check_frames(event.video_frames, event.max_slice_nums)
+    if event.video_frames:
+        raise WireError("invalid_input_modality", "This model takes no video.", "video_frames")
+    if text is None:
+        raise missing("audio")
+    if not text:
+        raise bad_value("An append carries audio.", "audio")
+    vad = event.vad or given.Vad()
+    return AppendRequest(
+        data=unbase64(text, "audio"),
+        format=_append_format(event, reading),
+        speech=_first(event.is_speech, event.speech, vad.is_speech),
+        probability=_first(vad.speech_probability, vad.probability, event.speech_probability),
+        silence_rms=_first(event.overlap_silence_rms, vad.silence_rms),
+        transcript=_first(event.transcript, event.text),
+        event_id=event.event_id,
+        client_seq=event.client_seq,
+    )
+
+
+def _append_format(event: given.AppendBuffer, reading: Reading) -> AudioFormat | None:
+    """Return the format of this append, None if it says nothing about it."""
+    name, name_path = event.format, "format"
+    if name is None:
+        name, name_path = event.input_audio_format, "input_audio_format"
+    rate, rate_path = event.sample_rate_hz, "sample_rate_hz"
+    if rate is None:
+        rate, rate_path = event.sample_rate, "sample_rate"
+    if name is None and rate is None:
+        return None
+    return input_format(
+        Spelled(name, name_path) if name is not None else None,
+        SpelledRate(rate, rate_path) if rate is not None else None,
+        reading.config.input_format,
+        reading.dialect,
+    )
+
+
+def _commit(event: given.CommitBuffer, reading: Reading) -> Decoded:
+    wanted = _first(event.response_create, event.create_response)
+    if wanted is None and isinstance(event, InputCommit):
+        wanted = True
+    return commands.CommitInput(
+        attachment=reading.attachment,
+        event_id=event.event_id,
+        client_seq=event.client_seq,
+        create_response=wanted,
+        is_speech=event.is_speech,
+        final=event.final,
+    )
+
+
+def _create_item(event: given.ItemCreate, reading: Reading) -> Decoded:
+    return commands.CreateItem(
+        attachment=reading.attachment,
+        event_id=event.event_id,
+        client_seq=event.client_seq,
+        item=item_from(event.item),
+        previous_item_id=event.previous_item_id or None,
+    )
+
+
+def _item_id(value: str | None) -> str:
+    if not value:
+        raise WireError("missing_item_id", "Missing required parameter: 'item_id'.", "item_id")
+    return value
+
+
+def _retrieve(event: given.ItemRetrieve, reading: Reading) -> Decoded:
+    return commands.RetrieveItem(
+        attachment=reading.attachment,
+        event_id=event.event_id,
+        client_seq=event.client_seq,
+        item_id=_item_id(event.item_id),
+    )
+
+
+def _delete(event: given.ItemDelete, reading: Reading) -> Decoded:
+    return commands.DeleteItem(
+        attachment=reading.attachment,
+        event_id=event.event_id,
+        client_seq=event.client_seq,
+        item_id=_item_id(event.item_id),
+    )
+
+
+def _truncate(event: given.ItemTruncate, reading: Reading) -> Decoded:
+    return commands.TruncateItem(
+        attachment=reading.attachment,
+        event_id=event.event_id,
+        client_seq=event.client_seq,
+        item_id=_item_id(event.item_id),
+        audio_end_ms=_ms(event.audio_end_ms),
+        content_index=min(event.content_index, LARGEST),
+    )
+
+
+def _respond(event: given.ResponseCreate, reading: Reading) -> Decoded:
+    return commands.CreateResponse(
+        attachment=reading.attachment,
+        event_id=event.event_id,
+        client_seq=event.client_seq,
+        options=options_from(event.response, reading.config, reading.dialect),
+    )
+
+
+def _cancel(event: given.ResponseCancel, reading: Reading) -> Decoded:
+    return commands.CancelResponse(
+        attachment=reading.attachment,
+        event_id=event.event_id,
+        client_seq=event.client_seq,
+        response_id=event.response_id,
+    )
+
+
+def _clear_output(event: given.OutputClear, reading: Reading) -> Decoded:
+    return commands.ClearOutput(
+        attachment=reading.attachment,
+        event_id=event.event_id,
+        client_seq=event.client_seq,
+        response_id=event.response_id,
+    )
+
+
+def _ack_playback(event: given.PlaybackAck, reading: Reading) -> Decoded:
+    return commands.AckPlayback(
+        attachment=reading.attachment,
+        event_id=event.event_id,
+        client_seq=event.client_seq,
+        played_ms=_ms(event.played_ms),
+        committed_ms=None if event.committed_ms is None else _ms(event.committed_ms),
+        response_id=event.response_id,
+        item_id=event.item_id,
+        truncate=event.truncate,
+    )
+
+
+def _close(event: given.SessionClose, reading: Reading) -> Decoded:
+    reason = event.reason or "client_close"
+    return CloseSession(
+        control_id=event.event_id or f"close-{reading.attachment}",
+        reason=reason.encode()[:120].decode(errors="ignore"),
+        attachment=reading.attachment,
+    )
+
+
+def _resume(event: given.Resume, reading: Reading) -> Decoded:
+    if not event.session_id or not event.resume_token:
+        raise missing("resume_token" if event.session_id else "session_id")
+    return SessionResume(
+        session=event.session_id,
+        token=event.resume_token,
+        last_number=min(event.last_received_server_event_seq, LARGEST),
+        event_id=event.event_id,
+    )
+
+
+def _ack(event: given.EventAckIn, reading: Reading) -> Decoded:
+    return EventAck(number=min(event.server_event_seq, LARGEST), event_id=event.event_id)
+
+
+V = TypeVar("V")
+E = TypeVar("E", bound=ClientEvent)
+
+
+def _first(*values: V | None) -> V | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _ms(value: float) -> int:
+    return int(min(value, LARGEST))
+
+
+# -- the table -----------------------------------------------------------------------------------------------
+
+
+class InputCommit(given.CommitBuffer, frozen=True, kw_only=True, tag="input.commit"):
+    """The extension's spelling of a commit: it asks for an answer."""
+
+
+class CloseAlias(given.SessionClose, frozen=True, kw_only=True, tag="close"):
+    """Another spelling of `session.close`."""
+
+
+class CloseSessionAlias(given.SessionClose, frozen=True, kw_only=True, tag="close_session"):
+    """Another spelling of `session.close`."""
+
+
+class PlaybackAckAlias(given.PlaybackAck, frozen=True, kw_only=True, tag="audio.playback_ack"):
+    """Another spelling of `playback.ack`."""
+
+
+_Reader = Callable[[bytes, Reading], Decoded]
+_Bare = type[commands.ClearInput | commands.CancelInput | commands.BargeIn | commands.Heartbeat]
+
+
+def _reader(shape: type[E], build: Callable[[E, Reading], Decoded]) -> _Reader:
+    read = msgspec.json.Decoder(shape).decode
+
+    def reader(data: bytes, reading: Reading) -> Decoded:
+        try:
+            event = read(data)
+        except msgspec.ValidationError as error:
+            check_numbers(data, len(data))
+            raise translate(error) from None
+        except msgspec.DecodeError as error:
+            raise diagnose(data, error) from None
+        check_numbers(data, len(data) - _payload(event))
+        return build(event, reading)
+
+    return reader
+
+
+def _payload(event: ClientEvent) -> int:
+    """Return how many characters of the frame were sound."""
+    return len(event.audio or event.delta or "") if isinstance(event, given.AppendBuffer) else 0
+
+
+def _bare(shape: type[E], command: _Bare) -> _Reader:
+    """Return the reader of an event that has no fields of its own."""
+
+    def build(event: E, reading: Reading) -> Decoded:
+        return command(attachment=reading.attachment, event_id=event.event_id, client_seq=event.client_seq)
+
+    return _reader(shape, build)
+
+
+def _recoded(read: _Reader, code: str, *, numbered: bool = True) -> _Reader:
+    """Return a reader that says `code` whatever is wrong with the shape."""
+
+    def reader(data: bytes, reading: Reading) -> Decoded:
+        try:
+            return read(data, reading)
+        except WireError as refusal:
+            raise WireError(code, refusal.message, refusal.param, numbered=numbered) from None
+
+    return reader
+
+
+def _update_or_itself(data: bytes, reading: Reading) -> Decoded:
+    """Read `session.update`; in the duplex dialect the event's own keys may stand for the session object."""
+    try:
+        return _read_update(data, reading)
+    except WireError as refusal:
+        if reading.dialect != "duplex" or refusal.detail != "missing" or refusal.param != "session":
+            raise
+    event = _decode_update(data)
+    return commands.UpdateSession(
+        attachment=reading.attachment,
+        event_id=event.event_id,
+        client_seq=event.client_seq,
+        patch=patch_from(data, reading.config, reading.dialect, whole_event=True),
+    )
+
+
+_read_update = _reader(given.SessionUpdate, _update)
+_decode_update = msgspec.json.Decoder(given.SessionUpdate).decode
+
+_READERS: dict[str, _Reader] = {
+    "session.update": _update_or_itself,
+    "input_audio_buffer.append": _reader(given.AppendBuffer, _append),
+    "input_audio_buffer.commit": _reader(given.CommitBuffer, _commit),
+    "input.commit": _reader(InputCommit, _commit),
+    "input_audio_buffer.clear": _bare(given.ClearBuffer, commands.ClearInput),
+    "input.cancel": _bare(given.InputCancel, commands.CancelInput),
+    "output_audio_buffer.clear": _reader(given.OutputClear, _clear_output),
+    "conversation.item.create": _reader(given.ItemCreate, _create_item),
+    "conversation.item.retrieve": _reader(given.ItemRetrieve, _retrieve),
+    "conversation.item.delete": _reader(given.ItemDelete, _delete),
+    "conversation.item.truncate": _reader(given.ItemTruncate, _truncate),
+    "response.create": _reader(given.ResponseCreate, _respond),
+    "response.cancel": _reader(given.ResponseCancel, _cancel),
+    "session.resume": _recoded(_reader(given.Resume, _resume), "invalid_session_resume"),
+    "session.event_ack": _recoded(_reader(given.EventAckIn, _ack), "invalid_event_ack", numbered=False),
+    "session.heartbeat": _bare(given.HeartbeatIn, commands.Heartbeat),
+    "session.close": _reader(given.SessionClose, _close),
+    "close": _reader(CloseAlias, _close),
+    "close_session": _reader(CloseSessionAlias, _close),
+    "playback.ack": _reader(given.PlaybackAck, _ack_playback),
+    "audio.playback_ack": _reader(PlaybackAckAlias, _ack_playback),
+    "barge_in": _bare(given.BargeInNow, commands.BargeIn),
+}
+
+_LATER = frozenset({"input.text.append", "input_text.append", "push_text", "turn.signal", "signal_turn"})
+"""Events of the contract that this server does not carry out yet."""
+
+EVENT_NAMES = tuple(_READERS)
+"""The client events that are carried out, in the contract's order."""

@@ -1,0 +1,413 @@
+"""From a session object to a patch: two spellings become one value, in the contract's order of checks (WIRE 4)."""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from antiphon.events.audio import AudioFormat
+from antiphon.events.config import (
+    ConfigPatch,
+    Dialect,
+    JsonText,
+    Modality,
+    OverlapPolicy,
+    PlaybackPolicy,
+    SessionConfig,
+    Transcription,
+    TurnDetection,
+)
+
+from .wire_client import ABSENT, VoiceIn
+from .wire_errors import WireError, bad_value, translate, wrong_type
+from .wire_formats import (
+    DEFAULT_INPUT_RATE,
+    OUTPUT_RATE,
+    FormatIn,
+    Spelled,
+    SpelledRate,
+    input_format,
+    output_format,
+)
+from .wire_response import modalities
+from .wire_session_in import (
+    AudioInputIn,
+    AudioOutputIn,
+    ExtraBody,
+    SessionIn,
+    TokenLimit,
+    TranscriptionIn,
+    TurnDetectionIn,
+)
+from .wire_tools import choice_from, tools_from
+
+V = TypeVar("V")
+
+_SHORTEST_SPEECH_MS = 32
+_LOWEST_THRESHOLD = 0.16
+_SILENCE_MS = {"low": 1500, "medium": 900, "high": 500, "auto": 900}
+_IDLE_S = (5.0, 86_400.0)
+_OWNED = frozenset(
+    {"request_id", "request_ids", "kv_transfer_params", "kv_handle", "cache_path", "model_path", "session_dir"}
+)
+"""Keys of `extra_body` that the server alone sets."""
+
+_decode_session = msgspec.json.Decoder(SessionIn).decode
+_decode_detection = msgspec.json.Decoder(TurnDetectionIn | None).decode
+_decode_keys = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+class _Extra(msgspec.Struct, frozen=True):
+    extra_body: dict[str, Raw] | None = None
+
+
+_decode_extra = msgspec.json.Decoder(_Extra).decode
+
+
+def initial_config(dialect: Dialect, model: str) -> SessionConfig:
+    """Return the configuration that a session of a dialect begins with (WIRE 0.3)."""
+    duplex = dialect == "duplex"
+    return SessionConfig(
+        model=model,
+        input_format=AudioFormat("pcm16", DEFAULT_INPUT_RATE[dialect]),
+        output_format=AudioFormat("pcm16", OUTPUT_RATE),
+        turn_detection=None if duplex else TurnDetection(),
+        idle_timeout_s=300.0 if duplex else 0.0,
+        overlap_policy="listen_only" if duplex else "barge_in_on_speech",
+        playback_policy="ack_only" if duplex else "commit_all_on_done",
+    )
+
+
+def patch_from(
+    raw: Raw | bytes, config: SessionConfig, dialect: Dialect, *, whole_event: bool = False
+) -> ConfigPatch:
+    """Return the patch that a session object stands for, against the configuration in force.
+
+    `whole_event` True: `raw` is an event whose own keys are the session's. Checks come in the contract's order:
+    shape, formats, turn detection, overlap policy, then the rest; the first fault is raised.
+
+    Raises:
+        WireError: by the contract's code.
+    """
+    given = _shape(raw)
+    audio_in = (given.audio.input if given.audio else None) or AudioInputIn()
+    audio_out = (given.audio.output if given.audio else None) or AudioOutputIn()
+    extra = given.extra_body or ExtraBody()
+    input_is = _input_format(given, audio_in, config, dialect)
+    output_is = _output_format(given, audio_out, config, dialect)
+    detection = _turn_detection(given, audio_in, config)
+    overlap = _overlap(given, extra, detection, config)
+    _refuse_foreign(given, raw, whole_event=whole_event)
+    tools = _tools(given, extra)
+    return ConfigPatch(
+        model=_or_unset(given.model),
+        instructions=given.instructions if given.instructions is not None else "",
+        output_modalities=_modalities(given),
+        input_format=input_is,
+        output_format=output_is,
+        voice=_voice(given.voice if given.voice is not None else audio_out.voice),
+        speed=_or_unset(given.speed if given.speed is not None else audio_out.speed),
+        turn_detection=detection,
+        transcription=_transcription(_first_set(given.input_audio_transcription, audio_in.transcription)),
+        tools=tools,
+        tool_choice=_tool_choice(given, extra, config.tools if isinstance(tools, UnsetType) else tools),
+        max_output_tokens=_limit(given),
+        temperature=given.temperature,
+        metadata=given.metadata,
+        idle_timeout_s=_idle_timeout(given, dialect),
+        overlap_policy=overlap,
+        overlap_short_ack_ms=_or_unset(_or(extra.overlap_short_ack_ms, given.overlap_short_ack_ms)),
+        overlap_barge_in_ms=_or_unset(_or(extra.overlap_barge_in_ms, given.overlap_barge_in_ms)),
+        overlap_silence_rms=_or_unset(_or(extra.overlap_silence_rms, given.overlap_silence_rms)),
+        playback_policy=_playback(_or(extra.playback_commit_policy, given.playback_commit_policy)),
+        auto_response=_or_unset(extra.auto_response if dialect == "duplex" else None),
+        echo=_echo(given, audio_in, extra, config),
+    )
+
+
+def _shape(raw: Raw | bytes) -> SessionIn:
+    try:
+        return _decode_session(raw)
+    except msgspec.ValidationError as error:
+        if str(error).startswith("Expected `object`") and " - at " not in str(error):
+            raise wrong_type("The session is an object.", "session") from None
+        raise translate(error, "session.") from None
+
+
+def _refuse_foreign(given: SessionIn, raw: Raw | bytes, *, whole_event: bool) -> None:
+    """Refuse what no session of ours can be: another kind, a voice prompt, settings that the server owns."""
+    if given.type is not None and given.type != "realtime" and not whole_event:
+        if given.type == "transcription":
+            raise WireError("unsupported", "There are no transcription sessions.", "session.type")
+        raise bad_value("The type of a session is 'realtime'.", "session.type")
+    if given.ref_audio is not None:
+        if "/" in given.ref_audio[:8] or "://" in given.ref_audio[:16]:
+            raise WireError(
+                "unsupported_ref_audio_path", "Reference audio is sent as data, not as a path.", "session.ref_audio"
+            )
+        raise WireError("unsupported", "This model takes no reference audio.", "session.ref_audio")
+    if given.extra_body is None:
+        return
+    keys = _decode_extra(raw).extra_body or {}
+    if "ref_audio_path" in keys:
+        raise WireError(
+            "unsupported_ref_audio_path",
+            "Reference audio is sent as data, not as a path.",
+            "session.extra_body.ref_audio_path",
+        )
+    for key in _OWNED & keys.keys():
+        raise WireError(
+            "invalid_duplex_runtime_config", f"'{key}' belongs to the server.", f"session.extra_body.{key}"
+        )
+
+
+# -- formats -------------------------------------------------------------------------------------------------
+
+
+def _spelled(value: str | FormatIn | None, path: str) -> Spelled | None:
+    if isinstance(value, FormatIn):
+        return Spelled(value.type, f"{path}.type")
+    return Spelled(value, path) if value is not None else None
+
+
+def _rate_of(value: str | FormatIn | None, path: str) -> SpelledRate | None:
+    return SpelledRate(value.rate, f"{path}.rate") if isinstance(value, FormatIn) and value.rate else None
+
+
+def _rate(value: int | None, path: str) -> SpelledRate | None:
+    return SpelledRate(value, path) if value is not None else None
+
+
+def _input_format(
+    given: SessionIn, audio: AudioInputIn, config: SessionConfig, dialect: Dialect
+) -> AudioFormat | UnsetType:
+    nested = "session.audio.input.format"
+    name = _first(
+        (_spelled(given.input_audio_format, "session.input_audio_format"), _spelled(audio.format, nested))
+    )
+    rate = _first(
+        (
+            _rate(given.sample_rate_hz, "session.sample_rate_hz"),
+            _rate(audio.sample_rate_hz, "session.audio.input.sample_rate_hz"),
+            _rate_of(given.input_audio_format, "session.input_audio_format"),
+            _rate_of(audio.format, nested),
+        )
+    )
+    if name is None and rate is None:
+        return UNSET
+    return input_format(name, rate, config.input_format, dialect)
+
+
+def _output_format(
+    given: SessionIn, audio: AudioOutputIn, config: SessionConfig, dialect: Dialect
+) -> AudioFormat | UnsetType:
+    nested = "session.audio.output.format"
+    name = _first(
+        (
+            _spelled(given.output_audio_format, "session.output_audio_format"),
+            _spelled(given.response_format, "session.response_format"),
+            _spelled(audio.format, nested),
+        )
+    )
+    rate = _first(
+        (
+            _rate(audio.sample_rate_hz, "session.audio.output.sample_rate_hz"),
+            _rate_of(given.output_audio_format, "session.output_audio_format"),
+            _rate_of(audio.format, nested),
+        )
+    )
+    if name is None and rate is None:
+        return UNSET
+    return output_format(name, rate, config.output_format, dialect)
+
+
+# -- turn taking ---------------------------------------------------------------------------------------------
+
+
+def _turn_detection(
+    given: SessionIn, audio: AudioInputIn, config: SessionConfig
+) -> TurnDetection | UnsetType | None:
+    raw, path = audio.turn_detection, "session.audio.input.turn_detection"
+    if raw == ABSENT:
+        raw, path = given.turn_detection, "session.turn_detection"
+    if raw == ABSENT:
+        return UNSET
+    try:
+        detection = _decode_detection(raw)
+    except msgspec.ValidationError as error:
+        raise _detection_refusal(error, path) from None
+    if detection is None:
+        return None
+    current = config.turn_detection.type if config.turn_detection else None
+    kind = detection.type or current
+    if kind == "server_vad" and detection.eagerness is None:
+        return _server_vad(detection)
+    if kind == "semantic_vad" and not _has_vad_keys(detection):
+        return _semantic_vad(detection)
+    raise WireError(
+        "unsupported_turn_detection",
+        "Turn detection is 'server_vad' or 'semantic_vad', with keys of its own.",
+        f"{path}.type",
+    )
+
+
+def _detection_refusal(error: msgspec.ValidationError, path: str) -> WireError:
+    """Return the refusal of a turn detection; an unknown key stands in msgspec's message, not in its path."""
+    text = str(error)
+    unknown = text.partition("unknown field `")[2].partition("`")[0]
+    at = f"{path}.{unknown}" if unknown else translate(error, f"{path}.").param
+    return WireError("unsupported_turn_detection", f"Turn detection cannot be like that at '{at}'.", at)
+
+
+def _has_vad_keys(detection: TurnDetectionIn) -> bool:
+    values = (
+        detection.threshold,
+        detection.prefix_padding_ms,
+        detection.silence_duration_ms,
+        detection.min_speech_duration_ms,
+        detection.idle_timeout_ms,
+    )
+    return any(value is not None for value in values)
+
+
+def _server_vad(given: TurnDetectionIn) -> TurnDetection:
+    base = TurnDetection()
+    return TurnDetection(
+        type="server_vad",
+        threshold=max(_or(given.threshold, base.threshold), _LOWEST_THRESHOLD),
+        prefix_padding_ms=_or(given.prefix_padding_ms, base.prefix_padding_ms),
+        silence_duration_ms=_or(given.silence_duration_ms, base.silence_duration_ms),
+        min_speech_duration_ms=max(
+            _or(given.min_speech_duration_ms, base.min_speech_duration_ms), _SHORTEST_SPEECH_MS
+        ),
+        create_response=_or(given.create_response, True),
+        interrupt_response=_or(given.interrupt_response, True),
+        idle_timeout_ms=given.idle_timeout_ms,
+    )
+
+
+def _semantic_vad(given: TurnDetectionIn) -> TurnDetection:
+    eagerness = given.eagerness or "auto"
+    return TurnDetection(
+        type="semantic_vad",
+        eagerness=eagerness,
+        silence_duration_ms=_SILENCE_MS[eagerness],
+        create_response=_or(given.create_response, True),
+        interrupt_response=_or(given.interrupt_response, True),
+    )
+
+
+def _overlap(
+    given: SessionIn,
+    extra: ExtraBody,
+    detection: TurnDetection | UnsetType | None,
+    config: SessionConfig,
+) -> OverlapPolicy | UnsetType:
+    """Return the overlap policy that follows from the turn detection; an explicit one must agree (WIRE 4.5)."""
+    inner = extra.overlap_policy is not None
+    explicit = _or(extra.overlap_policy, given.overlap_policy)
+    if explicit is None and isinstance(detection, UnsetType):
+        return UNSET
+    effective = config.turn_detection if isinstance(detection, UnsetType) else detection
+    derived: OverlapPolicy = (
+        "barge_in_on_speech" if effective is not None and effective.interrupt_response else "listen_only"
+    )
+    if explicit is not None:
+        wanted = "barge_in_on_speech" if explicit == "barge_in_on_speech" else "listen_only"
+        if wanted != derived:
+            path = "session.extra_body.overlap_policy" if inner else "session.overlap_policy"
+            raise WireError(
+                "unsupported_turn_detection", f"With this turn detection the policy is '{derived}'.", path
+            )
+    return derived
+
+
+# -- the rest ------------------------------------------------------------------------------------------------
+
+
+def _first(values: Iterable[V | None]) -> V | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _first_set(*values: V | UnsetType) -> V | UnsetType:
+    return next((value for value in values if not isinstance(value, UnsetType)), UNSET)
+
+
+def _or(value: V | None, other: V) -> V:
+    return other if value is None else value
+
+
+def _or_unset(value: V | None) -> V | UnsetType:
+    return UNSET if value is None else value
+
+
+def _modalities(given: SessionIn) -> tuple[Modality, ...] | UnsetType:
+    chosen = _or(given.modalities, given.output_modalities)
+    return UNSET if chosen is None else modalities(chosen, "session.output_modalities")
+
+
+def _voice(voice: str | VoiceIn | None) -> str | UnsetType:
+    return voice.id if isinstance(voice, VoiceIn) else _or_unset(voice)
+
+
+def _transcription(given: TranscriptionIn | UnsetType | None) -> Transcription | UnsetType | None:
+    if isinstance(given, TranscriptionIn):
+        return Transcription(model=given.model, language=given.language, prompt=given.prompt)
+    return given
+
+
+def _tools(given: SessionIn, extra: ExtraBody) -> JsonText | UnsetType:
+    if given.tools != ABSENT:
+        return tools_from(given.tools, "session.tools")
+    if extra.realtime_tools != ABSENT:
+        return tools_from(extra.realtime_tools, "session.extra_body.realtime_tools")
+    return UNSET
+
+
+def _tool_choice(given: SessionIn, extra: ExtraBody, tools: JsonText) -> JsonText | UnsetType:
+    if given.tool_choice != ABSENT:
+        return choice_from(given.tool_choice, tools, "session.tool_choice")
+    if extra.realtime_tool_choice != ABSENT:
+        return choice_from(extra.realtime_tool_choice, tools, "session.extra_body.realtime_tool_choice")
+    return UNSET
+
+
+def _limit(given: SessionIn) -> int | UnsetType | None:
+    limit: TokenLimit | UnsetType | None = _first_set(
+        given.max_response_output_tokens, given.max_output_tokens, given.max_tokens
+    )
+    return None if limit == "inf" else limit
+
+
+def _idle_timeout(given: SessionIn, dialect: Dialect) -> float | UnsetType:
+    if given.idle_timeout_s is None or dialect != "duplex":
+        return UNSET
+    return min(max(given.idle_timeout_s, _IDLE_S[0]), _IDLE_S[1])
+
+
+def _playback(policy: str | None) -> PlaybackPolicy | UnsetType:
+    if policy is None:
+        return UNSET
+    return "ack_only" if policy == "ack_only" else "commit_all_on_done"
+
+
+def _echo(
+    given: SessionIn, audio: AudioInputIn, extra: ExtraBody, config: SessionConfig
+) -> dict[str, JsonText] | UnsetType:
+    """Return the fields that are only kept and shown again, as JSON text by their key on the wire."""
+    values: dict[str, object] = {
+        "parallel_tool_calls": _or_unset(given.parallel_tool_calls),
+        "truncation": _or_unset(given.truncation),
+        "include": given.include,
+        "prompt": given.prompt,
+        "tracing": given.tracing,
+        "reasoning": given.reasoning,
+        "noise_reduction": _first_set(audio.noise_reduction, given.input_audio_noise_reduction),
+        "initial_user_text": _or_unset(_or(given.initial_user_text, extra.duplex_initial_user_text)),
+    }
+    echo = {key: msgspec.json.encode(value).decode() for key, value in values.items() if value is not UNSET}
+    before = config.echo.get("tracing", "null")
+    if echo.get("tracing", before) != before and before != "null":
+        raise bad_value("Tracing cannot be changed once it is set.", "session.tracing")
+    return echo or UNSET
