@@ -10,7 +10,6 @@ from .audio import SampleRef
 from .commands import AnyCommand
 from .events import AnyEvent, PublicEvent
 
-
 BEHAVIOUR = 1
 """The behaviour of `decide`: raised when the same commands give other events. An exported log names it."""
 

@@ -5,7 +5,7 @@ from antiphon.events.commands import StageCost, Usage
 from antiphon.events.items import AudioPart, Message, TextPart
 
 from .draft import Draft
-from .evolve import shortened
+from .fold_talk import shortened
 from .phases import LIVE
 from .playback import cursor, heard, history_of, playing, plays, prefix_of
 from .state import Playout, Response, Session

@@ -11,6 +11,10 @@ CORRECTION_US = 5_000_000
 """A truncation this soon after a cut may still correct an estimate upwards (DESIGN 5.10)."""
 
 
+MARK_SLACK_MS = 100
+"""The last mark and the end of the sound may differ by so much: a resampler's tail, rounding."""
+
+
 def heard(playout: Playout, now: int) -> tuple[int, Basis]:
     """Return how many milliseconds the user heard by `now`, and what says so.
 
@@ -97,8 +101,16 @@ def _to_word_border(text: str, chars: int) -> str:
 
 
 def prefix_of(playout: Playout, ms: int) -> str:
-    """Return the words of a response that were spoken after `ms` milliseconds of it."""
-    return spoken_prefix(playout.text, playout.marks, ms, playout.sent_ms)
+    """Return the words of a response that were spoken after `ms` milliseconds of it.
+
+    A stage may know the length of a clause before its sound is made. Marks far ahead of what was sent therefore
+    say that the text is longer than the sound, and hearing all of the sound is not hearing all of the text.
+    """
+    if not playout.sent:
+        return playout.text
+    ahead = playout.marks[-1].ms if playout.marks else 0
+    total = ahead if ahead > playout.sent_ms + MARK_SLACK_MS else playout.sent_ms
+    return spoken_prefix(playout.text, playout.marks, ms, total)
 
 
 def history_of(playout: Playout, policy: str) -> str:

@@ -29,6 +29,7 @@ from .timeline import tell
 from .wav import Pcm, WavError, read_wav, write_wav
 
 OUT = Path("out/demo")
+LOG, CONVERSATION, PICTURE, SERVER_LOG = "session.jsonl", "conversation.wav", "timeline.png", "server.log"
 WAV_RATE = 24_000
 QUESTIONS = (
     "What is the capital of France?",
@@ -39,7 +40,7 @@ QUESTIONS = (
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """The last line of the demo."""
+    """The last line of the demo. `said` holds all words of each answer, also those that were not heard any more."""
 
     heard: list[str]
     said: list[str]
@@ -61,10 +62,9 @@ def run(audio: Path | None, out: Path, console: Console) -> bool:
     """
     began = time.monotonic()
     data = out / "data"
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
+    _clear(out)
     voices = _voices(audio, out / "questions")
-    with demo_server.server("voice", data, out / "server.log") as address:
+    with demo_server.server("voice", data, out / SERVER_LOG) as address:
         console.print(f"[bold]A server listens on {address}[/], its log is {data}\n", highlight=False)
         demo_server.wait_until_healthy(address)
         try:
@@ -77,6 +77,15 @@ def run(audio: Path | None, out: Path, console: Console) -> bool:
     return all(claim.kept for claim in claims)
 
 
+def _clear(out: Path) -> None:
+    """Remove what an earlier demo left, and nothing else."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name in ("data", "questions"):
+        shutil.rmtree(out / name, ignore_errors=True)
+    for name in (LOG, CONVERSATION, PICTURE, SERVER_LOG):
+        (out / name).unlink(missing_ok=True)
+
+
 def _voices(audio: Path | None, folder: Path) -> list[Pcm]:
     """Return the three questions as sound; `audio` is asked in place of the first."""
     own = [read_wav(audio)] if audio is not None else []
@@ -87,21 +96,20 @@ def _voices(audio: Path | None, folder: Path) -> list[Pcm]:
 
 def _settle(heard: Heard, data: Path, out: Path) -> tuple[list[Claim], Summary]:
     """Export, replay, draw and check."""
-    log, wav = out / "session.jsonl", out / "conversation.wav"
+    log, wav = out / LOG, out / CONVERSATION
     demo_server.antiphon("log", "export", heard.session, "--data", str(data), "--out", str(log))
     verdict = demo_server.replay_verdict([str(log)])
     dialogue, mic = heard.dialogue, heard.mic
     _write_conversation(heard, wav)
     transactions = cli_logs.read_export(log).transactions
     story = tell(transactions)
-    cli_draw.draw(str(log), data, out / "timeline.png")
+    cli_draw.draw(str(log), data, out / PICTURE)
     claims = check(transactions, story, heard, verdict)
-    interrupted = [reply.heard_ms for reply in dialogue.replies if reply.heard_ms is not None]
     summary = Summary(
         heard=[ask.text for ask in dialogue.asks],
         said=[reply.text.strip() for reply in dialogue.replies],
         voice_to_voice_ms=latencies(dialogue, mic),
-        interrupted_after_ms=interrupted[0] if interrupted else None,
+        interrupted_after_ms=heard.answers[1].heard_ms,
         resumed=dialogue.numbers.whole and len(story.connections) >= 2,
         events=story.events,
         replay="identical" if verdict.get("identical") is True else "different",
@@ -133,7 +141,7 @@ def _account(console: Console, claims: list[Claim], summary: Summary, seconds: f
     folder = Path(summary.log).parent
     console.print(f"\n  end of your voice to its first sound: {waits} ms", highlight=False)
     console.print(
-        f"  look at {folder / 'timeline.png'}, listen to {summary.conversation_wav}, read {summary.log}",
+        f"  look at {folder / PICTURE}, listen to {summary.conversation_wav}, read {summary.log}",
         highlight=False,
         soft_wrap=True,
     )
@@ -142,7 +150,7 @@ def _account(console: Console, claims: list[Claim], summary: Summary, seconds: f
 
 def main(
     audio: Annotated[str, typer.Option(help="A WAV file to ask first, in place of the spoken question.")] = "",
-    out: Annotated[Path, typer.Option(help="Where the files go; what lies there is replaced.")] = OUT,
+    out: Annotated[Path, typer.Option(help="Where the files go; those of an earlier demo are replaced.")] = OUT,
 ) -> None:
     """Hold a spoken conversation with this machine and show what its log proves."""
     console = Console(soft_wrap=True)

@@ -24,7 +24,7 @@ class Claim(Struct, frozen=True):
 
 def check(transactions: list[Transaction], story: Story, heard: Heard, verdict: dict[str, object]) -> list[Claim]:
     """Return all claims; the demo has failed if one was not kept."""
-    first, second, third = heard.dialogue.replies[:3]
+    first, second, third = heard.answers
     return [
         _understood(heard.dialogue),
         _answered(story, first),

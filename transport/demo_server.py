@@ -15,6 +15,7 @@ import msgspec
 from .cli_errors import Stop
 
 LISTENING = "listening on "
+LOADING = "still being loaded"
 START_S = 60.0
 STOP_S = 15.0
 _SPEAK = (sys.executable, "-m", "antiphon.stages.speak")
@@ -77,6 +78,8 @@ def wait_until_healthy(address: str) -> None:
         except urllib.error.HTTPError as error:
             with error:
                 reason = error.read().decode(errors="replace")
+            if LOADING not in reason:
+                raise Stop(f"the server cannot answer: {reason}; `antiphon doctor` says what is missing") from None
         except OSError as error:
             raise Stop(f"the server at {address} does not answer: {error}") from error
         time.sleep(0.1)

@@ -37,11 +37,16 @@ class Break(Struct, frozen=True):
 
 
 class Heard(Struct):
-    """Everything that the conversation left on the client's side."""
+    """Everything that the conversation left on the client's side.
+
+    `answers` are the one heard to its end, the one that was spoken over (by `cut_in`), and the one in whose
+    middle the line broke.
+    """
 
     session: str
     dialogue: Dialogue
     mic: Microphone
+    answers: list[Reply]
     cut_in: Utterance
     lost: Break
 
@@ -69,7 +74,7 @@ async def converse(address: str, voices: list[Pcm], console: Console) -> Heard:
             except Unanswered as unanswered:  # on its own, not inside the group of errors of the client
                 failure = unanswered
             talk = script.talk
-            heard = Heard(client.session_id, talk.dialogue, talk.mic, script.cut_in, script.lost)
+            heard = Heard(client.session_id, talk.dialogue, talk.mic, script.answers, script.cut_in, script.lost)
     except SessionLost as lost:
         failure = failure or Unanswered(str(lost))
     screen.close()
@@ -82,6 +87,7 @@ class _Script:
     """Who says what when."""
 
     def __init__(self, client: RealtimeClient, voices: list[Pcm], screen: Screen) -> None:
+        self.answers: list[Reply] = []
         self.cut_in = Utterance(0, 0)
         self.lost = Break()
         self.talk = Talk(client, Dialogue(screen.tell))
@@ -100,14 +106,16 @@ class _Script:
     async def _ask(self) -> None:
         """Hear the first answer to its end."""
         self.talk.mic.say(self._voices[0])
-        await self._sounds(1)
+        await self._sounds("the first answer", len(self._voices[0]) / RATE)
         await self.talk.until("the first answer to end", self.talk.dialogue.settled, PLAYED_S)
+        self.answers.append(self.talk.dialogue.replies[-1])
 
     async def _interrupt(self) -> None:
         """Speak over the second answer."""
         self._client.update_session(SessionOptions(max_output_tokens=LONG_TOKENS))
         self.talk.mic.say(self._voices[1])
-        reply = await self._sounds(2)
+        reply = await self._sounds("the second answer")
+        self.answers.append(reply)
         await self._plays(reply, CUT_IN_MS)
         self._client.update_session(SessionOptions(max_output_tokens=MAX_TOKENS))
         self.cut_in = self.talk.mic.say(self._voices[2])
@@ -116,7 +124,8 @@ class _Script:
     async def _break(self) -> None:
         """Lose the line in the middle of the third answer, and hear the rest of it on another."""
         dialogue = self.talk.dialogue
-        reply = await self._sounds(3)
+        reply = await self._sounds("the third answer")
+        self.answers.append(reply)
         await self._plays(reply, BREAK_MS)
         before, at = dialogue.numbers.last, now_us()
         self._screen.note("— the line breaks —")
@@ -126,15 +135,17 @@ class _Script:
         self._screen.note(f"— resumed after {self.lost.silent_ms} ms —")
         await self.talk.until("the third answer to end", dialogue.settled, PLAYED_S)
 
-    async def _sounds(self, number: int) -> Reply:
-        """Wait for the first sound of an answer."""
-        replies = self.talk.dialogue.replies
+    async def _sounds(self, what: str, speaking_s: float = 0.0) -> Reply:
+        """Wait until all has been said, and the first sound of an answer to it has come."""
+        dialogue, mic = self.talk.dialogue, self.talk.mic
+        known = len(dialogue.replies)
 
         def begun(_now: int) -> bool:
-            return len(replies) >= number and replies[number - 1].first_us is not None
+            waiting = mic.speaking or dialogue.speaking or len(dialogue.replies) <= known
+            return not waiting and dialogue.replies[-1].first_us is not None
 
-        await self.talk.until(f"the first sound of answer {number}", begun, ANSWER_S)
-        return replies[number - 1]
+        await self.talk.until(f"the first sound of {what}", begun, speaking_s + ANSWER_S)
+        return dialogue.replies[-1]
 
     async def _plays(self, reply: Reply, ms: int) -> None:
         """Wait until so much of an answer was heard."""

@@ -1,12 +1,10 @@
 """A conversation on a terminal: both sides as they are understood, with the times that matter."""
 
-from collections.abc import Callable
-
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from .talk_dialogue import Ask, Dialogue, Reply
+from .talk_dialogue import Dialogue, Reply
 from .talk_mic import Microphone, Utterance
 
 YOU, IT = "you", "antiphon"
@@ -71,12 +69,3 @@ def latencies(dialogue: Dialogue, mic: Microphone) -> list[int]:
 def reaction(reply: Reply, voice: Utterance, mic: Microphone) -> int | None:
     """Return the milliseconds from the first sample of a voice to the moment at which it silenced an answer."""
     return None if reply.stopped_us is None else (reply.stopped_us - mic.time_of(voice.start)) // 1000
-
-
-def turn_of(reply: Reply, dialogue: Dialogue) -> Ask | None:
-    """Return the turn that an answer answers."""
-    before = [ask for ask in dialogue.asks if ask.committed_us is not None and ask.committed_us <= reply.created_us]
-    return before[-1] if before else None
-
-
-Tell = Callable[[str, str], None]

@@ -1,157 +1,178 @@
-"""CPU of echoing an 80 ms delta: our websocket, the bare `websockets` server, and Starlette on uvicorn.
+"""Socket to socket: an 80 ms frame through the server and back, beside a bare echo on the same library.
 
-Each server runs in a process of its own and tells what CPU time it used; this process is the client.
+Run it: python tests/benchmarks/run.py socket
 
-    python tests/benchmarks/bench_socket.py
+Both servers are processes of their own on uvloop, and both are talked to by the same load generator, which
+writes prepared frames; an echo is the audio delta that answers an append (`echo` pipeline, duplex dialect,
+durable log), or the same JSON text as it came. The duplex dialect sends two messages for each piece of sound
+(the sound, and its words, here none), the rival one.
 """
 
 import asyncio
-import multiprocessing as mp
-import time
-from collections.abc import Awaitable, Callable
-from multiprocessing.connection import Connection
-from typing import Any
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 
 import uvloop
-from websockets.asyncio.client import connect
-from websockets.http11 import Request
+from figures import Child, Figure, Say, antiphon, fresh_folder, helper, percentile
+from talkers import Crowd
 
-FRAME = b'{"type":"response.output_audio.delta","delta":"' + b"A" * 5120 + b'"}'
-MESSAGES = 20_000
-WINDOW = 32
+GOAL_MS = 5.0
+SECONDS = 5.0
+RAMP_S = 28.0
+"""For each of the two ramps."""
 
-
-async def bare(told: Connection) -> None:
-    """Echo with `websockets.asyncio.server`."""
-    from websockets.asyncio.server import ServerConnection, serve
-
-    async def echo(socket: ServerConnection) -> None:
-        async for message in socket:
-            await socket.send(message, text=True)
-
-    async with serve(echo, "127.0.0.1", 0, compression=None, max_size=None) as server:
-        told.send(next(iter(server.sockets)).getsockname()[1])
-        await asyncio.Event().wait()
+STEP_S = 1.6
+IDLE = 1000
+RIVAL = "bare websockets echo"
 
 
-async def starlette(told: Connection) -> None:
-    """Echo with Starlette on uvicorn's sans-I/O websockets."""
-    import socket as sockets
-
-    import uvicorn
-    from starlette.applications import Starlette
-    from starlette.routing import WebSocketRoute
-    from starlette.websockets import WebSocket
-
-    async def echo(socket: WebSocket) -> None:
-        await socket.accept()
-        while True:
-            await socket.send_text(await socket.receive_text())
-
-    listener = sockets.socket()
-    listener.bind(("127.0.0.1", 0))
-    listener.listen()
-    told.send(listener.getsockname()[1])
-    config = uvicorn.Config(
-        Starlette(routes=[WebSocketRoute("/", echo)]),
-        ws="websockets-sansio",
-        ws_per_message_deflate=False,
-        log_level="critical",
-        lifespan="off",
-    )
-    await uvicorn.Server(config).serve(sockets=[listener])
+def start(name: str, data: Path, core: int | None = None) -> Child:
+    """Start one of the two servers."""
+    if name == RIVAL:
+        return helper("rival", core=core)
+    return antiphon(data, "--max-sessions", "4000", core=core)
 
 
-async def ours(told: Connection) -> None:
-    """Echo with `transport.websocket`, behind a plain listener."""
-    from antiphon.engine.clock import SystemClock
-    from antiphon.transport.websocket import WebSocket
+async def talk(child: Child, count: int, seconds: float, *, bare: bool) -> tuple[list[float], float]:
+    """Let `count` sessions talk; return the delays in seconds, and the server's CPU seconds an echo."""
+    crowd = Crowd(child.port, bare=bare)
+    await crowd.grow(count)
+    await asyncio.sleep(0.7)
+    crowd.take()
+    cpu, echoes = child.cpu(), crowd.echoes()
+    await asyncio.sleep(seconds)
+    cpu, echoes = child.cpu() - cpu, crowd.echoes() - echoes
+    delays = crowd.take()
+    crowd.close()
+    await asyncio.sleep(0.3)
+    return delays, cpu / max(echoes, 1)
 
-    class Echo:
-        def __init__(self, socket: WebSocket) -> None:
-            self._socket = socket
 
-        def on_text(self, data: bytes) -> None:
-            self._socket.send([data])
+async def round_trips(say: Say) -> list[Figure]:
+    """Measure round trips and CPU for a few numbers of sessions; the servers take turns."""
+    figures: list[Figure] = []
+    with fresh_folder() as data, ExitStack() as stack:
+        servers = {name: stack.enter_context(start(name, data)) for name in ("antiphon", RIVAL)}
+        for count in (1, 50, 100):
+            found: dict[str, tuple[list[float], float]] = {}
+            for name, child in servers.items():
+                say(f"round trips: {count} sessions, {name}")
+                found[name] = await talk(child, count, SECONDS, bare=name == RIVAL)
+            (ours, cpu), (theirs, bare_cpu) = found["antiphon"], found[RIVAL]
+            for label, share in (("p50", 0.5), ("p99", 0.99)):
+                figures.append(
+                    Figure(
+                        part="socket",
+                        what=f"round trip of 80 ms, {count} talking, {label}",
+                        ours=percentile(ours, share) * 1e3,
+                        unit="ms",
+                        beside=RIVAL,
+                        theirs=percentile(theirs, share) * 1e3,
+                    )
+                )
+            figures.append(
+                Figure(
+                    part="socket",
+                    what=f"server CPU an echo, {count} talking",
+                    ours=cpu * 1e6,
+                    unit="µs",
+                    beside=RIVAL,
+                    theirs=bare_cpu * 1e6,
+                )
+            )
+    return figures
 
-        def on_binary(self) -> None: ...
 
-        def on_sign_of_life(self) -> None: ...
-
-        def on_lost(self) -> None: ...
-
-    def accept(socket: WebSocket, _request: Request) -> Echo:
-        return Echo(socket)
-
-    clock = SystemClock()
+async def ramp(child: Child, say: Callable[[int, float], None], *, bare: bool) -> int:
+    """Return the most sessions that talked with a p99 within the goal; two failures in a row end it."""
+    crowd = Crowd(child.port, bare=bare)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: WebSocket(accept, clock), "127.0.0.1", 0)
-    told.send(server.sockets[0].getsockname()[1])
-    await server.serve_forever()
+    end = loop.time() + RAMP_S
+    best, failures, count = 0, 0, 100
+    while loop.time() < end and failures < 3:
+        await crowd.grow(count)
+        await asyncio.sleep(0.4)
+        crowd.take()
+        await asyncio.sleep(STEP_S)
+        delays = crowd.take()
+        p99 = percentile(delays, 0.99) * 1e3
+        whole = len(delays) > 0.95 * count * STEP_S / 0.08
+        say(count, p99)
+        if p99 <= GOAL_MS and whole:
+            best, failures = count, 0
+            count = int(count * 1.15)
+        else:
+            failures += 1
+    crowd.close()
+    return best
 
 
-Serve = Callable[[Connection], Awaitable[None]]
+async def most(say: Say) -> list[Figure]:
+    """Find how many sessions can talk on one core, the load generator on another."""
+    cores = sorted(os.sched_getaffinity(0))
+    server_core, client_core = cores[0], cores[-1]
+    found: dict[str, int] = {}
+    os.sched_setaffinity(0, {client_core})
+    try:
+        for name in (RIVAL, "antiphon"):
+            with fresh_folder() as data, start(name, data, core=server_core) as child:
+
+                def tell(count: int, p99: float, name: str = name) -> None:
+                    say(f"one core, {name}: {count} talking, p99 {p99:.1f} ms")
+
+                found[name] = await ramp(child, tell, bare=name == RIVAL)
+    finally:
+        os.sched_setaffinity(0, cores)
+    return [
+        Figure(
+            part="socket",
+            what=f"talking on one core, round trip p99 <= {GOAL_MS:.0f} ms",
+            ours=found["antiphon"],
+            unit="sessions",
+            beside=RIVAL,
+            theirs=found[RIVAL],
+            goal=">= 400, >= 0.6 of bare",
+        )
+    ]
 
 
-def child(serve: Serve, told: Connection) -> None:
-    """Serve until asked for the CPU time so far; answer until the other side goes."""
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        asked = loop.run_in_executor(None, answer, told)
-        async with asyncio.TaskGroup() as group:
-            serving: asyncio.Task[Any] = group.create_task(_run(serve, told))
-            await asked
-            serving.cancel()
-
-    uvloop.run(main())
-
-
-async def _run(serve: Serve, told: Connection) -> None:
-    await serve(told)
-
-
-def answer(told: Connection) -> None:
-    """Tell the CPU time whenever it is asked for, until None comes."""
-    while told.recv() is not None:
-        told.send(time.process_time())
-
-
-async def load(port: int, messages: int) -> None:
-    """Send and receive, with a window of messages on the way."""
-    async with connect(f"ws://127.0.0.1:{port}/", compression=None, max_size=None) as socket:
-        for _ in range(WINDOW):
-            await socket.send(FRAME, text=True)
-        for index in range(messages):
-            await socket.recv(decode=False)
-            if index < messages - WINDOW:
-                await socket.send(FRAME, text=True)
+async def idle(say: Say) -> list[Figure]:
+    """Measure the memory of a connected session that says nothing."""
+    found: dict[str, float] = {}
+    connected = 0
+    for name in ("antiphon", RIVAL):
+        say(f"{IDLE} connected, {name}")
+        with fresh_folder() as data, start(name, data) as child:
+            warm = Crowd(child.port, bare=name == RIVAL)
+            await warm.grow(20, talking=False)
+            before = child.memory()
+            crowd = Crowd(child.port, bare=name == RIVAL)
+            await crowd.grow(IDLE, talking=False)
+            await asyncio.sleep(1.0)
+            found[name] = (child.memory() - before) / IDLE / 1024
+            if name != RIVAL:
+                connected = sum(not talker.lost for talker in crowd.talkers)
+            crowd.close()
+            warm.close()
+    return [
+        Figure(part="socket", what="connected at once", ours=connected, unit="sessions", goal=">= 1000"),
+        Figure(
+            part="socket",
+            what="memory of a connected session",
+            ours=found["antiphon"],
+            unit="KiB",
+            beside=RIVAL,
+            theirs=found[RIVAL],
+        ),
+    ]
 
 
-def measured(serve: Serve) -> float:
-    """Return the server's CPU time for one message, in microseconds."""
-    mine, theirs = mp.get_context("spawn").Pipe()
-    process = mp.get_context("spawn").Process(target=child, args=(serve, theirs), daemon=True)
-    process.start()
-    port = mine.recv()
-    uvloop.run(load(port, 2_000))
-    mine.send(True)
-    before = mine.recv()
-    uvloop.run(load(port, MESSAGES))
-    mine.send(True)
-    spent = mine.recv() - before
-    mine.send(None)
-    process.join(2)
-    process.kill()
-    return spent / MESSAGES * 1e6
+def measure(say: Say) -> list[Figure]:
+    """Run all of it: about two minutes."""
 
+    async def everything() -> list[Figure]:
+        return [*await round_trips(say), *await idle(say), *await most(say)]
 
-def main() -> None:
-    """Measure all three and print them as ratios."""
-    results = {serve.__name__: measured(serve) for serve in (bare, starlette, ours)}
-    for name, us in results.items():
-        print(f"{name:10} {us:6.1f} µs a message   {us / results['bare']:5.2f} of the bare server")
-
-
-if __name__ == "__main__":
-    main()
+    return uvloop.run(everything())

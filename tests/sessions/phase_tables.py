@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from antiphon.events.events import Event
 from antiphon.sessions import phases
 
 BEGIN, END = "<!-- phases: written by tests/sessions/phase_tables.py -->", "<!-- end of phases -->"
-TABLES: Mapping[str, Mapping[str, Mapping[type[Event], str]]] = {
+# Each table has phases of its own; as keys of a mapping they have no common type.
+TABLES: Mapping[str, Mapping[Any, Mapping[type[Event], str]]] = {
     "Session": phases.SESSION,
     "Attachment": phases.ATTACHMENT,
     "Input": phases.INPUT,

@@ -7,7 +7,8 @@ import pytest
 from antiphon.events import events as ev
 from antiphon.events.items import AudioPart, Message, TextPart
 from antiphon.sessions import core
-from antiphon.sessions.evolve import ACTIVITY, HANDLERS, NO_CHANGE, evolve, shortened
+from antiphon.sessions.evolve import ACTIVITY, HANDLERS, NO_CHANGE, evolve
+from antiphon.sessions.fold_talk import shortened
 
 from tests.sessions.world import World
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from antiphon.events.audio import AudioFormat, TextMark
 from antiphon.events.events import PlaybackCursor
-from antiphon.sessions.playback import cursor, heard, history_of, plays, spoken_prefix
+from antiphon.sessions.playback import cursor, heard, history_of, plays, prefix_of, spoken_prefix
 from antiphon.sessions.state import Playout
 
 FORMAT = AudioFormat("pcm16", 24_000)
@@ -107,3 +107,14 @@ def test_a_response_without_playout_shows_an_empty_cursor() -> None:
 )
 def test_wire_6_7_what_is_history(made: Playout, policy: str, words: str) -> None:
     assert history_of(made, policy) == words
+
+
+def test_hearing_all_the_sound_of_half_a_clause_is_not_hearing_its_words_i3() -> None:
+    playout = Playout(response_id="r", item_id="i", format=AudioFormat("pcm16", 24_000), turn=0, commits=0)
+    playout.text, playout.sent = "one two three four", AudioFormat("pcm16", 24_000).bytes_for(500)
+    playout.marks = (TextMark(0, 0), TextMark(18, 2000))
+    assert prefix_of(playout, 500) == "one"
+    playout.sent = AudioFormat("pcm16", 24_000).bytes_for(1000)
+    assert prefix_of(playout, 1000) == "one two"
+    playout.sent = AudioFormat("pcm16", 24_000).bytes_for(1980)
+    assert prefix_of(playout, 1980) == "one two three four"

@@ -62,19 +62,29 @@ async def serving(
     hub = Hub(log, log.samples, host, plugin, settings, clock or SystemClock(), b"secret" * 6)
     async with hub:
         server = Server(hub, Listening(port=0, access=access))
-        listening = anyio.Event()
-        async with anyio.create_task_group() as group:
-
-            def started(_url: str) -> None:
-                listening.set()
-
-            group.start_soon(server.serve, started)
-            await listening.wait()
+        async with served_by(server):
             await hub.ready.wait()
-            try:
-                yield Serving(hub, server, log)
-            finally:
-                server.stop()
+            yield Serving(hub, server, log)
+
+
+@asynccontextmanager
+async def served_by(server: Server) -> AsyncIterator[str]:
+    """Let a server listen until the block is left; give the address of its websockets."""
+    listening = anyio.Event()
+    address = ""
+
+    def started(url: str) -> None:
+        nonlocal address
+        address = url
+        listening.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(server.serve, started)
+        await listening.wait()
+        try:
+            yield address
+        finally:
+            server.stop()
 
 
 class Wire:

@@ -8,8 +8,12 @@ import anyio
 import pytest
 
 from antiphon.engine.memory_log import MemoryLog
+from antiphon.engine.published import Published
+from antiphon.events.events import ItemCreated
 from antiphon.events.log import SampleWrite, Settled, Transaction, Unavailable
+from antiphon.transport import connection
 from antiphon.transport.websocket import HANDED
+from antiphon.transport.wire_out import Message, Reader
 
 from .held import HeldStage
 from .serving import Serving, Wire, becomes, serving
@@ -75,6 +79,32 @@ async def test_a_slow_reader_does_not_make_the_transport_grow() -> None:
         await wire.until("session.closed")
 
 
+async def test_a_reader_that_is_too_slow_is_cut_off_and_may_come_back() -> None:
+    pieces = 5000  # 19 MB of sound
+    async with serving(stage=HeldStage(pieces)) as served:
+        async with Wire.to(served.url + DUPLEX) as wire:
+            created = await wire.next()
+            wire.socket.transport.pause_reading()
+            await asked(wire)
+            await durable(served, pieces)
+            await becomes(lambda: not served.hub.statistics().attached)
+            wire.socket.transport.resume_reading()
+            assert await wire.closed() == (1008, "slow_consumer")
+        async with Wire.to(served.url + "?duplex=1") as again:
+            await again.send(
+                "session.resume",
+                session_id=created["session"]["id"],
+                resume_token=created["resume_token"],
+                last_received_server_event_seq=wire.numbers()[-1],
+            )
+            assert (await again.next())["type"] == "session.resumed"
+            assert (await again.next())["server_event_seq"] == wire.numbers()[-1] + 1
+            await again.send("response.cancel")
+            await again.until("response.done")
+    numbers = wire.numbers() + again.numbers()
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
 class BrokenLog(MemoryLog):
     """A log whose disk is full from some moment on."""
 
@@ -121,3 +151,23 @@ async def test_pings_are_answered() -> None:
             await (await wire.socket.ping())
         event: dict[str, Any] = await wire.next()
         assert event["type"] == "session.created"
+
+
+async def test_an_error_of_ours_ends_one_session_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = connection.project
+
+    def faulty(entry: Published, reader: Reader, epoch: int) -> tuple[Message, ...]:
+        if any(isinstance(event, ItemCreated) for event in entry.transaction.events):
+            raise ZeroDivisionError
+        return real(entry, reader, epoch)
+
+    monkeypatch.setattr(connection, "project", faulty)
+    async with serving() as served, Wire.to(served.url + DUPLEX) as good, Wire.to(served.url + DUPLEX) as bad:
+        await good.next()
+        await bad.next()
+        await asked(bad)
+        assert (await bad.error())["code"] == "realtime_input_failed"
+        assert await bad.closed() == (1011, "internal_error")
+        await good.send("session.heartbeat")
+        assert (await good.next())["type"] == "session.heartbeat_ack"
+        await becomes(lambda: served.hub.statistics().admitted == 1)

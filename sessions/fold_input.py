@@ -1,0 +1,113 @@
+"""What the events of the user's input change: buffer, voice activity, words."""
+
+import msgspec
+
+from antiphon.events import events as ev
+from antiphon.events import ids
+from antiphon.events.audio import AudioFormat
+from antiphon.events.items import AudioPart, Message
+
+from . import phases, vad
+from .phases import move
+from .state import Entry, Session, next_item_number
+
+
+def audio_received(session: Session, event: ev.AudioReceived) -> None:
+    taken = session.input
+    before, empty = taken.position, taken.start == taken.position
+    taken.position = event.ref.end
+    if event.feed is not None:
+        taken.fed += 1
+    if event.speech:
+        taken.speech = True
+    else:
+        taken.non_speech = True
+    if event.transcript:
+        taken.transcript += event.transcript
+    if not event.buffered:
+        taken.start = taken.position if empty or event.feed is not None else taken.start
+    detection = session.config.turn_detection
+    if detection is None:
+        return
+    limits = vad.thresholds(detection)
+    vad.advance(taken.vad, limits, event.scores, samples(session, before) - event.lead)
+    if taken.phase == "silent" and not taken.vad.speaking:
+        oldest = taken.vad.run_start if taken.vad.run else samples(session, taken.position) - event.lead
+        keep = max(oldest - limits.prefix - vad.FRAME, 0)
+        taken.start = max(taken.start, keep * _input_format(session).width)
+
+
+def speech_started(session: Session, event: ev.SpeechStarted) -> None:
+    taken = session.input
+    count_item(session, event.item_id)
+    if taken.phase == "silent" and not session.auto:
+        taken.start = event.start
+    taken.phase = move(phases.INPUT, taken.phase, event)
+    taken.item_id, taken.speech = event.item_id, True
+    session.turn.state = "user_speaking"
+
+
+def speech_stopped(session: Session, event: ev.SpeechStopped) -> None:
+    session.input.phase = move(phases.INPUT, session.input.phase, event)
+
+
+def input_committed(session: Session, event: ev.InputCommitted) -> None:
+    taken = session.input
+    count_item(session, event.item_id)
+    _empty_input(session, event)
+    if event.empty:
+        return
+    session.turn.commits += 1
+    session.turn.state = "user_committed"
+    if event.ref is not None and not session.auto:
+        taken.retained += event.ref.size
+        if taken.unanswered is None:
+            taken.unanswered = event.ref.start
+
+
+def input_cleared(session: Session, event: ev.InputCleared | ev.InputDropped) -> None:
+    _empty_input(session, event)
+    let_go(session)
+    if session.turn.state == "user_speaking":
+        session.turn.state = "idle"
+
+
+def _empty_input(session: Session, event: ev.InputCommitted | ev.InputCleared | ev.InputDropped) -> None:
+    taken = session.input
+    taken.phase = move(phases.INPUT, taken.phase, event)
+    taken.start = taken.position
+    taken.item_id, taken.speech, taken.non_speech, taken.transcript = None, False, False, ""
+    vad.reset(taken.vad, samples(session, taken.position))
+
+
+def let_go(session: Session) -> None:
+    """Give back the bytes of committed sound: a request has them, or they are called off (E28, F23)."""
+    session.input.unanswered, session.input.retained = None, 0
+
+
+def user_transcribed(session: Session, event: ev.UserTranscribed) -> None:
+    entry = session.conversation.entries.get(event.item_id)
+    if not event.final or event.error or entry is None or not isinstance(entry.item, Message):
+        return
+    content = tuple(
+        msgspec.structs.replace(part, transcript=event.text)
+        if isinstance(part, AudioPart) and part.transcript is None
+        else part
+        for part in entry.item.content
+    )
+    session.conversation.entries[event.item_id] = Entry(msgspec.structs.replace(entry.item, content=content))
+
+
+def count_item(session: Session, item_id: str) -> None:
+    """Move the counter on when an id of our own making was used."""
+    number = next_item_number(session)
+    if item_id == ids.item_id(session.id, number):
+        session.counters.items = number
+
+
+def _input_format(session: Session) -> AudioFormat:
+    return session.capabilities.input_format
+
+
+def samples(session: Session, position: int) -> int:
+    return position // _input_format(session).width

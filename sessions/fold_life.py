@@ -1,0 +1,106 @@
+"""What the events of a session's life change: lease, phase, configuration, end."""
+
+from antiphon.events import events as ev
+
+from . import phases, vad
+from .fold_input import let_go, samples
+from .fold_talk import request_to
+from .phases import move
+from .playback import start_of
+from .state import KEPT_CONTROLS, Closing, ControlOutcome, Session, opening_body
+
+
+def session_opened(session: Session, event: ev.SessionOpened) -> None:
+    view = event.view
+    session.phase = move(phases.SESSION, session.phase, event)
+    session.id, session.dialect = event.session, view.dialect
+    session.plugin, session.plugin_version = event.plugin, event.plugin_version
+    session.config, session.capabilities, session.limits = view.config, view.capabilities, event.limits
+    session.resumable = view.resumable
+    session.opened_at = session.anchor_at = session.now
+    session.opened_wall_us = session.anchor_wall_us = event.wall_us
+    lease = session.lease
+    lease.phase = move(phases.ATTACHMENT, lease.phase, event)
+    lease.attachment, lease.token = 1, event.token_digest
+    body = opening_body(view.dialect, event.plugin, view.config)
+    _remember(session, event.control_id, ControlOutcome("open", body, 1, 0))
+
+
+def session_resumed(session: Session, event: ev.SessionResumed) -> None:
+    lease = session.lease
+    lease.phase = move(phases.ATTACHMENT, lease.phase, event)
+    lease.attachment, lease.generation = event.attachment, event.generation
+    lease.previous_token, lease.token = event.presented, event.token_digest
+    lease.confirm_by = session.now + session.limits.activation_ms * 1000
+    lease.expires_at = None
+    body = f"{event.presented}:{event.last_number}"
+    _remember(session, event.control_id, ControlOutcome("resume", body, event.attachment, event.generation))
+    for playout in session.playouts.values():
+        if playout.started is None and playout.sent and playout.cap_ms is None:
+            playout.started = start_of(session, session.now)
+
+
+def attachment_confirmed(session: Session, event: ev.AttachmentConfirmed) -> None:
+    lease = session.lease
+    lease.phase = move(phases.ATTACHMENT, lease.phase, event)
+    lease.previous_token = lease.confirm_by = None
+
+
+def attachment_withdrawn(session: Session, event: ev.AttachmentWithdrawn) -> None:
+    lease = session.lease
+    lease.phase = move(phases.ATTACHMENT, lease.phase, event)
+    lease.token, lease.previous_token, lease.confirm_by = lease.previous_token, None, None
+    lease.expires_at = session.now + session.limits.grace_ms * 1000
+
+
+def session_detached(session: Session, event: ev.SessionDetached) -> None:
+    lease = session.lease
+    lease.phase = move(phases.ATTACHMENT, lease.phase, event)
+    lease.confirm_by = None
+    lease.expires_at = session.now + event.grace_ms * 1000
+
+
+def config_updated(session: Session, event: ev.ConfigUpdated) -> None:
+    if event.config.turn_detection != session.config.turn_detection:
+        vad.reset(session.input.vad, samples(session, session.input.position))
+    session.config = event.config
+
+
+def engine_restarted(session: Session, event: ev.EngineRestarted) -> None:
+    for request in event.lost:
+        move(phases.REQUEST, session.requests.pop(request).phase, event)
+    session.turn.epoch = event.epoch
+    session.anchor_at, session.anchor_wall_us = session.now, event.wall_us
+
+
+def session_closing(session: Session, event: ev.SessionClosing) -> None:
+    session.phase = move(phases.SESSION, session.phase, event)
+    session.closing = Closing(event.reason, event.expired, event.deadline_us)
+    lease = session.lease
+    lease.phase = move(phases.ATTACHMENT, lease.phase, event)
+    lease.generation += 1
+    lease.token = lease.previous_token = lease.confirm_by = lease.expires_at = None
+    session.response = None
+    if event.control_id is not None:
+        outcome = ControlOutcome("close", event.reason, lease.attachment, lease.generation)
+        _remember(session, event.control_id, outcome)
+    for request in event.requests:
+        request_to(session, request, event)
+
+
+def session_closed(session: Session, event: ev.SessionClosed) -> None:
+    session.phase = move(phases.SESSION, session.phase, event)
+    session.input.start = session.input.position
+    let_go(session)
+    session.playouts.clear()
+
+
+def command_sequenced(session: Session, event: ev.CommandSequenced) -> None:
+    session.lease.client_seq = event.client_seq
+
+
+def _remember(session: Session, control_id: str, outcome: ControlOutcome) -> None:
+    controls = session.lease.controls
+    controls[control_id] = outcome
+    if len(controls) > KEPT_CONTROLS:
+        del controls[next(iter(controls))]

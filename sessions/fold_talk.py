@@ -1,0 +1,207 @@
+"""What the events of the conversation change: items, responses, requests, what was heard."""
+
+import msgspec
+
+from antiphon.events import events as ev
+from antiphon.events.items import AudioPart, Item, Message, TextPart, is_user
+
+from . import phases
+from .fold_input import count_item, let_go
+from .phases import move
+from .playback import history_of, start_of
+from .state import KEPT_PLAYOUTS, Entry, Playout, Request, Response, Session, next_response_number
+
+
+def item_created(session: Session, event: ev.ItemCreated) -> None:
+    item = event.item
+    count_item(session, item.id)
+    _insert(session, item, event.previous_item_id)
+    if not isinstance(item, Message) or is_user(item):
+        session.turn.unanswered += 1
+
+
+def item_deleted(session: Session, event: ev.ItemDeleted) -> None:
+    order = session.conversation.order
+    at = order.index(event.item_id)
+    response = session.response
+    if response is not None and response.previous_item_id == event.item_id:
+        response.previous_item_id = order[at - 1] if at else None
+    del order[at]
+    del session.conversation.entries[event.item_id]
+    for key, playout in list(session.playouts.items()):
+        if playout.item_id == event.item_id:
+            del session.playouts[key]
+
+
+def item_truncated(session: Session, event: ev.ItemTruncated) -> None:
+    _cut(session, event.response_id, event.audio_end_ms, "truncate", event.text)
+
+
+def history_cut(session: Session, event: ev.HistoryCut) -> None:
+    _cut(session, event.response_id, event.ms, event.basis, event.text)
+
+
+def response_created(session: Session, event: ev.ResponseCreated) -> None:
+    head = event.head
+    phase: phases.ResponsePhase = move(phases.RESPONSE, "absent", event)
+    order = session.conversation.order
+    session.response = Response(
+        head=head,
+        request=event.request,
+        phase=phase,
+        opened_at=session.now,
+        previous_item_id=order[-1] if order else None,
+    )
+    session.counters.responses = next_response_number(session)
+    session.turn.unanswered = 0
+    session.turn.deferred = False
+    session.turn.state = "assistant_generating"
+
+
+def answer_deferred(session: Session, event: ev.AnswerDeferred) -> None:
+    session.turn.deferred = True
+
+
+def request_submitted(session: Session, event: ev.RequestSubmitted) -> None:
+    phase: phases.RequestPhase = move(phases.REQUEST, "unknown", event)
+    session.requests[event.request] = Request(phase, event.response_id, event.epoch)
+    let_go(session)
+    if event.response_id is None:
+        session.input.fed = 0
+
+
+def request_moved(session: Session, event: ev.RequestAccepted | ev.RequestFinished | ev.RequestReleased) -> None:
+    request_to(session, event.request, event)
+
+
+def request_to(session: Session, request: str, event: ev.AnyEvent) -> None:
+    known = session.requests[request]
+    phase: phases.RequestPhase = move(phases.REQUEST, known.phase, event)
+    if phase == "gone":
+        del session.requests[request]
+    else:
+        session.requests[request] = Request(phase, known.response_id, known.epoch)
+
+
+def output_started(session: Session, event: ev.OutputStarted) -> None:
+    response = _active(session)
+    response.phase = move(phases.RESPONSE, response.phase, event)
+    response.first_output_at = session.now
+    _insert(session, event.item, event.previous_item_id, heard="")
+    head = response.head
+    session.playouts[head.id] = Playout(
+        response_id=head.id,
+        item_id=head.item_id,
+        format=head.output_format,
+        turn=head.turn,
+        commits=session.turn.commits,
+    )
+    if len(session.playouts) > KEPT_PLAYOUTS:
+        del session.playouts[next(iter(session.playouts))]
+
+
+def audio_delta(session: Session, event: ev.AudioDelta) -> None:
+    playout = session.playouts[event.response_id]
+    session.output.position = event.ref.end
+    if playout.started is None:
+        playout.started = start_of(session, session.now)
+    playout.sent += event.ref.size
+    if event.text:
+        playout.text += event.text
+        _active(session).text += event.text
+    if event.marks:
+        playout.marks += event.marks
+
+
+def text_delta(session: Session, event: ev.TextDelta) -> None:
+    _active(session).text += event.text
+    session.playouts[event.response_id].text += event.text
+
+
+def response_ended(session: Session, event: ev.ResponseEnded) -> None:
+    response = _active(session)
+    move(phases.RESPONSE, response.phase, event)
+    session.response = None
+    turn = session.turn
+    turn.turn = max(turn.turn, event.head.turn + 1)
+    if event.status != "cancelled" or turn.state == "assistant_generating":
+        turn.state = "idle"
+    playout = session.playouts.get(event.head.id)
+    if event.item is None or playout is None:
+        return
+    playout.ended = True
+    if playout.sent and playout.cap_ms is None:
+        turn.state = "assistant_playing"
+    session.conversation.entries[event.item.id] = Entry(
+        event.item, history_of(playout, session.config.playback_policy)
+    )
+
+
+def interrupted(session: Session, event: ev.Interrupted) -> None:
+    turn = session.turn
+    turn.epoch = event.epoch
+    if event.response_id is not None:
+        turn.state = "barge_in" if session.input.phase == "silent" else "user_speaking"
+        if turn.deferred:
+            let_go(session)
+        turn.deferred = False
+    for request in event.requests:
+        request_to(session, request, event)
+    for name, known in session.requests.items():
+        if known.phase in phases.LIVE:
+            session.requests[name] = msgspec.structs.replace(known, epoch=event.epoch)
+
+
+def playback_acknowledged(session: Session, event: ev.PlaybackAcknowledged) -> None:
+    playout = session.playouts[event.response_id]
+    playout.acked_at = session.now
+    playout.played_ms, playout.committed_ms = event.playback.played_ms, event.playback.committed_ms
+    if event.truncate:
+        _cap(playout, event.playback.committed_ms, "truncate", session.now)
+    elif playout.cap_ms is not None:
+        # The decision has kept it below the cap, unless that was an estimate that may still be corrected.
+        playout.cap_ms = event.playback.committed_ms
+    _keep_heard(session, playout, event.history)
+
+
+def _active(session: Session) -> Response:
+    if session.response is None:
+        raise phases.IllegalTransition("no response is active")
+    return session.response
+
+
+def _cap(playout: Playout, ms: int, basis: ev.Basis, at: int) -> None:
+    playout.cap_ms, playout.cap_basis = ms, basis
+    playout.cut_at = at if playout.cut_at is None else playout.cut_at
+
+
+def _cut(session: Session, response_id: str, ms: int, basis: ev.Basis, text: str) -> None:
+    playout = session.playouts[response_id]
+    _cap(playout, ms, basis, session.now)
+    playout.played_ms = playout.committed_ms = ms
+    _keep_heard(session, playout, text)
+
+
+def _keep_heard(session: Session, playout: Playout, text: str) -> None:
+    """Make `text` the history of an ended answer; what is cut is cut in the item too."""
+    item = session.conversation.entries[playout.item_id].item
+    if playout.ended and isinstance(item, Message):
+        kept = item if playout.cap_ms is None else shortened(item, text, playout.cap_ms)
+        session.conversation.entries[item.id] = Entry(kept, text)
+
+
+def shortened(item: Message, text: str, ms: int) -> Message:
+    """Return an assistant message of which only `text`, `ms` milliseconds of sound, is left."""
+    content = tuple(
+        msgspec.structs.replace(part, transcript=text, ms=ms) if isinstance(part, AudioPart) else TextPart(text)
+        for part in item.content
+    )
+    return msgspec.structs.replace(item, content=content)
+
+
+def _insert(session: Session, item: Item, previous: str | None, heard: str | None = None) -> None:
+    conversation = session.conversation
+    order = conversation.order
+    at = 0 if previous is None else order.index(previous) + 1
+    order.insert(at, item.id)
+    conversation.entries[item.id] = Entry(item, heard)

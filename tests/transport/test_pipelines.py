@@ -1,0 +1,98 @@
+"""Pipelines as data, and the server that is put together from one."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.abc import TaskStatus
+
+from antiphon.transport import wire_server as out
+from antiphon.transport.client import RealtimeClient, SessionOptions
+from antiphon.transport.pipelines import PipelineError, load, read, shipped
+from antiphon.transport.serve import LateScorer, ServeSettings, hub_for, made
+from antiphon.transport.server import Listening, Server
+
+from .serving import served_by
+
+
+def test_what_is_shipped() -> None:
+    assert shipped() == ["echo", "voice"]
+    assert [load(name).name for name in shipped()] == shipped()
+    assert load("echo").stage.hosting == "inline"
+
+
+def test_a_pipeline_that_is_not_there() -> None:
+    with pytest.raises(PipelineError, match="there are: echo, voice"):
+        load("../../etc/passwd")
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ('name = "x"', "model"),
+        ('name = "x"\nmodel = "m"\nplugin = "p"\nmax_sessions = 1\ntypo = 2\n', "typo"),
+        ("=", "wrong"),
+    ],
+)
+def test_a_wrong_description_says_what_is_wrong(text: str, named: str) -> None:
+    with pytest.raises(PipelineError, match=named):
+        read(text)
+
+
+def test_a_name_is_called() -> None:
+    assert made("builtins:dict", a=1) == {"a": 1}
+
+
+def test_a_scorer_that_cannot_be_loaded_is_replaced_by_loudness() -> None:
+    scorer = LateScorer("antiphon.stages.no_such_module:scorer")
+    stream = scorer.new_stream()
+    assert scorer.score([stream], [bytes(1024)]) == [0.0]
+    assert scorer.score([stream], [b"\x00\x40" * 512]) == [1.0]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("durable", [False, True])
+async def test_the_echo_over_both_stores(tmp_path: Path, durable: bool) -> None:
+    settings = ServeSettings(pipeline="echo", port=0, data=tmp_path / "data" if durable else None)
+    async with hub_for(load("echo"), settings) as hub, served_by(Server(hub, Listening(port=0))) as url:
+        async with RealtimeClient(url, SessionOptions(modalities=["text"])) as client:
+            client.send_text("hello")
+            client.create_response()
+            done = await client.wait_for(out.ResponseDone)
+            assert done.response.status == "completed"
+        assert hub.settings.max_sessions == 1000
+    assert (tmp_path / "data" / "log.sqlite3").exists() == durable
+
+
+@pytest.mark.anyio
+async def test_a_session_outlives_its_server(tmp_path: Path) -> None:
+    settings = ServeSettings(pipeline="echo", data=tmp_path)
+
+    gone = anyio.Event()
+
+    async def live(port: int, stop: anyio.Event, *, task_status: TaskStatus[str]) -> None:
+        async with hub_for(load("echo"), settings) as hub:
+            await hub.recovered.wait()
+            async with served_by(Server(hub, Listening(port=port))) as url:
+                task_status.started(url)
+                await stop.wait()
+        gone.set()
+
+    async with anyio.create_task_group() as group:
+        first, second = anyio.Event(), anyio.Event()
+        url = await group.start(live, 0, first)
+        options = SessionOptions(modalities=["text"], turn_detection=None)
+        async with RealtimeClient(url, options) as client:
+            client.send_text("before")
+            client.create_response()
+            await client.wait_for(out.ResponseDone)
+            first.set()
+            await client.wait_for(out.SessionGoingAway)
+            await gone.wait()
+            await group.start(live, int(url.rpartition(":")[2]), second)
+            client.send_text("after")
+            client.create_response()
+            done = await client.wait_for(out.ResponseDone)
+            assert "after" in str(done.response.output)
+            assert client.generation >= 2
+        second.set()
