@@ -118,17 +118,18 @@ class Attachment:
     def report(self, refusal: ReportRefusal) -> None:
         """Tell the client that something was refused before it could become a command.
 
-        A connection may cause a burst of 100 and 50 a second; what is more is dropped.
+        A connection may cause a burst of 100 and 50 a second; what is more is dropped, unless it is counted: the
+        session's exactly-once mark has to move past it.
         """
         now = self._serving.clock.monotonic_us()
         earned = (now - self._refusals_us) * REFUSALS_PER_S / 1e6
         self._refusals = min(self._refusals + earned, REFUSALS_BURST)
         self._refusals_us = now
-        if self.current and self._refusals >= 1:
-            self._refusals -= 1
-            self._serving.runner.post(refusal)
+        if self.current and (self._refusals >= 1 or refusal.client_seq is not None):
+            self._refusals = max(self._refusals - 1, 0)
+            self._serving.ingress.report(refusal)
 
-    def _refuse(self, refused: Refused, event_id: str | None) -> None:
+    def _refuse(self, refused: Refused, event_id: str | None, client_seq: int | None) -> None:
         self.report(
             ReportRefusal(
                 attachment=self.generation,
@@ -136,6 +137,7 @@ class Attachment:
                 message=refused.message,
                 param=refused.param,
                 event_id=event_id,
+                client_seq=client_seq,
                 detail="value" if refused.code == "bad_event" else None,
             )
         )

@@ -63,7 +63,7 @@ class DataDirectory:
         except OSError as error:
             raise DataDirectoryError(
                 f"cannot use the data directory {root}: {error.strerror}; "
-                "give a directory that this user may write with --data-dir"
+                "give a directory that this user may write with --data"
             ) from error
         try:
             self.secret = _load_or_draw(self.paths.secret)
@@ -104,7 +104,7 @@ def _take(paths: DataPaths) -> int:
         os.close(lock)
         raise DataDirectoryError(
             f"the data directory {paths.root} is in use by process {owner}; "
-            "stop that server, or give this one another directory with --data-dir"
+            "stop that server, or give this one another directory with --data"
         ) from None
     except OSError:
         os.close(lock)

@@ -17,6 +17,7 @@ from antiphon.events.commands import (
     ClientCommand,
     CloseSession,
     CommitInput,
+    ReportRefusal,
     UpdateSession,
 )
 
@@ -26,8 +27,8 @@ from .runner import URGENT, Runner
 from .scoring import RATE as SCORING_RATE
 from .scoring import Scores, ScoringService, ScoringStream
 
-Refuse = Callable[[Refused, str | None], None]
-"""Where a refusal goes: the error and the `event_id` of the client's event."""
+Refuse = Callable[[Refused, str | None, int | None], None]
+"""Where a refusal goes: the error, and the `event_id` and `client_seq` of what is refused (None: not refused)."""
 
 
 class AppendRequest(Struct, frozen=True, kw_only=True):
@@ -46,18 +47,22 @@ class AppendRequest(Struct, frozen=True, kw_only=True):
     client_seq: int | None = None
 
 
+Passing = ClientCommand | CloseSession | ReportRefusal
+"""What leaves for the runner."""
+
+
 class _Raw(Struct):
     """Something that came behind an undecided update: what it means is not known yet."""
 
     attachment: int
-    what: "AppendRequest | ClientCommand | CloseSession"
+    what: AppendRequest | Passing
     refuse: Refuse
 
 
 class _Slot(Struct):
     """A command in its place; an append that still waits for its scores is not `ready`."""
 
-    command: ClientCommand | CloseSession
+    command: Passing
     sound: bytes = b""
     ready: bool = True
 
@@ -94,7 +99,7 @@ class Ingress:
                 self._drop()
             self._runner.post(_known(command))
         elif self._runner.full:
-            refuse(Refused("input_backpressure", "Too many commands are waiting."), _event_id(command))
+            refuse(Refused("input_backpressure", "Too many commands are waiting."), *_names(command))
         elif self._updating:
             self._raw.append(_Raw(attachment, command, refuse))
         else:
@@ -106,12 +111,19 @@ class Ingress:
         limit = self._runner.session.limits.input_bytes
         if self._runner.full or self.reserved + size > limit:
             text = f"More than {limit} bytes of audio are waiting."
-            refuse(Refused("input_backpressure", text), request.event_id)
+            refuse(Refused("input_backpressure", text), request.event_id, request.client_seq)
         elif self._updating:
             self._waiting_bytes += size
             self._raw.append(_Raw(attachment, request, refuse))
         else:
             self._append(attachment, request, refuse)
+
+    def report(self, refusal: ReportRefusal) -> None:
+        """Take a refusal: the client hears it behind the answers to what it sent before."""
+        if self._updating:
+            self._raw.append(_Raw(refusal.attachment, refusal, _never))
+        else:
+            self._leave(refusal, b"")
 
     # -- sound -----------------------------------------------------------------------------------------------
 
@@ -121,7 +133,7 @@ class Ingress:
         try:
             pcm = decode(request.data, source)
         except Refused as refused:
-            refuse(refused, request.event_id)
+            refuse(refused, request.event_id, request.client_seq)
             return
         if source != self._source:
             self._flush(attachment, refuse)
@@ -168,7 +180,7 @@ class Ingress:
             slot.command = replace(command, scores=scores.values, lead=scores.lead)
             slot.ready = True
             if scores.failed:
-                refuse(Refused("server_vad_unavailable", "Voice activity cannot be told."), command.event_id)
+                refuse(Refused("server_vad_unavailable", "Voice activity cannot be told."), command.event_id, None)
             self._pump()
 
         self._scoring.submit(self._stream, sound, done)
@@ -189,7 +201,7 @@ class Ingress:
 
     # -- order -----------------------------------------------------------------------------------------------
 
-    def _command(self, attachment: int, command: ClientCommand | CloseSession, refuse: Refuse) -> None:
+    def _command(self, attachment: int, command: Passing, refuse: Refuse) -> None:
         if isinstance(command, CommitInput):
             self._flush(attachment, refuse)
         elif isinstance(command, ClearInput | CancelInput):
@@ -198,14 +210,14 @@ class Ingress:
             self._updating = True
         self._leave(command, b"")
 
-    def _leave(self, command: ClientCommand | CloseSession, sound: bytes) -> None:
+    def _leave(self, command: Passing, sound: bytes) -> None:
         if self._slots:
             self._waiting_bytes += command.wire_bytes if isinstance(command, AppendAudio) else 0
             self._slots.append(_Slot(command, sound))
         else:
             self._post(command, sound)
 
-    def _post(self, command: ClientCommand | CloseSession, sound: bytes) -> None:
+    def _post(self, command: Passing, sound: bytes) -> None:
         if isinstance(command, UpdateSession):
             self._runner.post(_known(command), taken=self._updated)
         else:
@@ -231,7 +243,7 @@ class Ingress:
                 self._command(raw.attachment, raw.what, raw.refuse)
 
 
-def _known(command: ClientCommand | CloseSession) -> AnyCommand:
+def _known(command: Passing) -> AnyCommand:
     # Every concrete class of `ClientCommand` is a member of the union; a test holds that.
     return cast("AnyCommand", command)
 
@@ -240,12 +252,17 @@ def _counted(command: ClientCommand | CloseSession) -> bool:
     return isinstance(command, ClientCommand) and command.client_seq is not None
 
 
-def _droppable(command: ClientCommand | CloseSession) -> bool:
+def _droppable(command: Passing) -> bool:
     return isinstance(command, AppendAudio) and command.client_seq is None
 
 
-def _event_id(command: ClientCommand | CloseSession) -> str | None:
-    return command.event_id if isinstance(command, ClientCommand) else None
+def _names(command: ClientCommand | CloseSession) -> tuple[str | None, int | None]:
+    """Return the `event_id` and the `client_seq` of a command."""
+    return (command.event_id, command.client_seq) if isinstance(command, ClientCommand) else (None, None)
+
+
+def _never(_refused: Refused, _event_id: str | None, _client_seq: int | None) -> None:
+    """A refusal is not refused again."""
 
 
 def _verdict(request: AppendRequest, pcm16: bytes, threshold: float) -> bool:

@@ -8,7 +8,6 @@ from msgspec import Struct, json
 from antiphon.events.events import AnyEvent, SessionOpened
 from antiphon.events.log import Transaction, canonical
 from antiphon.sessions import core
-from antiphon.sessions.phases import IllegalTransition
 from antiphon.sessions.plugins import REGISTRY, Registry
 
 from .errors import UnknownPlugin
@@ -42,12 +41,11 @@ class ReplayResult(Struct, frozen=True, kw_only=True):
 def replay(transactions: Iterable[Transaction], plugins: Registry = REGISTRY) -> ReplayResult:
     """Decide every recorded command on the state that the recorded events before it give.
 
-    Times and terms are taken from the log, so they cannot differ. It goes on behind a difference, on what was
-    recorded, as far as that makes sense, but reports only the first one.
+    Times and terms are taken from the log, so they cannot differ. Behind the first difference nothing is decided
+    any more, since no state can be trusted there; the rest is only counted.
 
     Raises:
         UnknownPlugin: the log needs a plugin, or a version of one, that is not in `plugins`.
-        IllegalTransition: events were decided as recorded, and yet do not follow one another.
     """
     session = core.new()
     commands = events = last_at = 0
@@ -55,16 +53,11 @@ def replay(transactions: Iterable[Transaction], plugins: Registry = REGISTRY) ->
     began = time.perf_counter()
     for transaction in transactions:
         _check_plugin(transaction, plugins)
-        actual = _decide(session, transaction, plugins)
         if difference is None:
-            difference = _compare(transaction, actual)
-        try:
+            difference = _compare(transaction, _decide(session, transaction, plugins))
+        if difference is None:
             for event in transaction.events:
                 core.evolve(session, event, transaction.at)
-        except IllegalTransition:
-            if difference is None:
-                raise
-            break
         commands += 1
         events += len(transaction.events)
         last_at = transaction.at

@@ -222,10 +222,16 @@ def _memory_lost(session: Session) -> bool:
 
 
 def report_refusal(draft: Draft, command: cmd.ReportRefusal) -> None:
-    """Tell the attached client why something was refused at the edge."""
+    """Tell the attached client why something was refused at the edge.
+
+    A counted command that was refused there counts as carried out; a repeated one was told already (DESIGN 5.9).
+    """
     session = draft.session
     lease = session.lease
     if session.phase != "open" or not lease.attached or command.attachment != lease.attachment:
+        return
+    counted = command.client_seq
+    if counted is not None and counted <= lease.client_seq:
         return
     draft.emit(
         ev.ErrorReported(
@@ -238,3 +244,5 @@ def report_refusal(draft: Draft, command: cmd.ReportRefusal) -> None:
             detail=command.detail,
         )
     )
+    if counted is not None and counted == lease.client_seq + 1:
+        draft.emit(ev.CommandSequenced(client_seq=counted))

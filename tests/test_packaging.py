@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import urllib.request
 import zipfile
 from pathlib import Path
 
@@ -109,6 +110,29 @@ for name in {modules!r}:
     assert file.startswith({str(installed)!r}), file
 """
     run(sys.executable, "-P", "-W", "error", "-c", program, cwd=installed)
+
+
+def test_the_installed_wheel_serves_without_the_checkout(installed: Path, root: Path) -> None:
+    """The server of the wheel answers; the models are not needed for that."""
+    program = f"""
+import sys
+sys.path[:] = [{str(installed)!r}] + [path for path in sys.path if not path.startswith({str(root / "src")!r})]
+from antiphon.transport import cli
+assert cli.__file__.startswith({str(installed)!r}), cli.__file__
+sys.argv = ["antiphon", "serve", "--pipeline", "echo", "--port", "0"]
+cli.main()
+"""
+    command = (sys.executable, "-P", "-W", "error", "-c", program)
+    with subprocess.Popen(command, cwd=installed, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            said, _, address = server.stdout.readline().strip().rpartition(" ")
+            assert said == "listening on"
+            with urllib.request.urlopen(f"{address}/v1/models", timeout=10) as answer:
+                assert answer.status == 200
+        finally:
+            server.terminate()
+    assert server.returncode == 0
 
 
 def test_the_links_are_relative_and_the_folders_are_namespaces(root: Path) -> None:

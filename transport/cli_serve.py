@@ -25,7 +25,11 @@ def run(settings: ServeSettings) -> None:
     Raises:
         Stop: what was chosen cannot be served.
     """
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(
+        processors=[structlog.processors.add_log_level, structlog.processors.TimeStamper(fmt="iso"), renderer],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
     errors = Console(stderr=True, soft_wrap=True, highlight=False)
 
     def unavailable(reason: str) -> None:

@@ -12,6 +12,9 @@ FRAME = 512
 _QUIET = 300
 """Samples below this (about -40 dB) at the end of an utterance are not voice."""
 
+_PAUSE = RATE * 3 // 10
+"""A pause of the voice that separates two utterances, in samples."""
+
 
 class Utterance(Struct):
     """Something that was said: the samples at which the voice begins, and behind which there is none."""
@@ -32,14 +35,15 @@ class Microphone:
         self._recorded: list[Pcm] = []
 
     def say(self, voice: Pcm) -> Utterance:
-        """Speak as soon as what is being said has ended; return where it lies."""
+        """Speak as soon as what is being said has ended; return the first utterance of it.
+
+        A pause of more than 0.3 s begins a new utterance.
+        """
         start = self._taken + len(self._waiting)
         self._waiting = np.concatenate([self._waiting, voice])
-        loud = np.flatnonzero(np.abs(voice.astype(np.int32)) > _QUIET)
-        first, last = (int(loud[0]), int(loud[-1]) + 1) if loud.size else (0, len(voice))
-        utterance = Utterance(start + first, start + last)
-        self.utterances.append(utterance)
-        return utterance
+        said = [Utterance(start + first, start + last) for first, last in _loud_parts(voice)]
+        self.utterances.extend(said)
+        return said[0]
 
     def take(self) -> bytes:
         """Return the next piece as little-endian samples of 16 bits."""
@@ -68,3 +72,14 @@ class Microphone:
     def recording(self) -> Pcm:
         """Return everything that was recorded."""
         return np.concatenate(self._recorded) if self._recorded else np.zeros(0, np.int16)
+
+
+def _loud_parts(voice: Pcm) -> list[tuple[int, int]]:
+    """Return (first, behind the last) sample of each stretch of voice; all of it if there is none."""
+    loud = np.flatnonzero(np.abs(voice.astype(np.int32)) > _QUIET)
+    if not loud.size:
+        return [(0, len(voice))]
+    pauses = np.flatnonzero(np.diff(loud) > _PAUSE)
+    firsts = [int(loud[0]), *(int(loud[at + 1]) for at in pauses)]
+    lasts = [*(int(loud[at]) + 1 for at in pauses), int(loud[-1]) + 1]
+    return list(zip(firsts, lasts, strict=True))

@@ -26,7 +26,7 @@ USER, SPEECH, SCORE = "#2563eb", "#dbeafe", "#f59e0b"
 THINK, WORK, SENT, HEARD = "#c4b5fd", "#7c3aed", "#5eead4", "#0f766e"
 GHOST, ALARM, LINE = "#e5e7eb", "#dc2626", "#e4e7eb"
 BINS_PER_SECOND = 60
-CHARACTERS_PER_INCH = 17.0
+CHARACTERS_PER_INCH = 15.0
 
 Read = Callable[[int, int], Pcm]
 """Return the samples between two byte positions of a stream; shorter or empty where there are none."""

@@ -78,7 +78,7 @@ class TestLock:
 
     def test_a_directory_that_cannot_be_made_says_what_to_do(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_bytes(b"")
-        with pytest.raises(DataDirectoryError, match="--data-dir"):
+        with pytest.raises(DataDirectoryError, match="--data"):
             DataDirectory(tmp_path / "file" / "data")
 
 

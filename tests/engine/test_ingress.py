@@ -228,3 +228,18 @@ def test_an_append_is_only_a_client_command_with_its_own_fields() -> None:
     }
     assert clients <= set(get_args(commands.AnyCommand))
     assert AppendAudio in clients
+
+
+async def test_a_counted_refusal_is_told_in_its_place_and_the_next_command_is_no_gap() -> None:
+    scoring = Slow()
+    async with world(scorer=scoring) as here:
+        attachment = await here.hub.open(opening(patch=ConfigPatch(turn_detection=TurnDetection())))
+        attachment.append(AppendRequest(data=bytes(FRAME_BYTES), client_seq=1))
+        attachment.append(AppendRequest(data=bytes(3), client_seq=2))
+        attachment.send(Heartbeat(attachment=1, client_seq=3))
+        await settle()
+        assert await order(here, attachment.session) == []
+        scoring.answer(1)
+        await settle()
+        assert await order(here, attachment.session) == ["AppendAudio", "ReportRefusal", "Heartbeat"]
+        assert here.hub.session(attachment.session).lease.last_client_seq == 3

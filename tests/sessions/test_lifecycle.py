@@ -558,3 +558,17 @@ def test_design_5_9_a_gap_confirms_the_attachment_all_the_same() -> None:
     world = World()
     world.resume()
     assert kinds(world.append(client_seq=2)) == ["AttachmentConfirmed", "ErrorReported"]
+
+
+def test_a_counted_command_refused_at_the_edge_counts_as_carried_out() -> None:
+    world = World()
+    refusal = cmd.ReportRefusal(attachment=1, code="bad_audio", message="Odd.", event_id="e", client_seq=1)
+    assert kinds(world.do(refusal)) == ["ErrorReported", "CommandSequenced"]
+    assert world.do(refusal) == [], "told once"
+    assert kinds(world.append(client_seq=2))[-1] == "CommandSequenced"
+
+
+def test_an_uncounted_refusal_moves_no_mark() -> None:
+    world = World()
+    assert kinds(world.do(cmd.ReportRefusal(attachment=1, code="bad_event", message="No."))) == ["ErrorReported"]
+    assert world.session.lease.last_client_seq == 0

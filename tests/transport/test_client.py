@@ -199,3 +199,12 @@ def test_what_is_not_known_is_kept_as_it_came() -> None:
     event = read(frame)
     assert event == Unknown(type="x.y", number=7, raw=frame)
     assert number_of(event) == 7
+
+
+async def test_a_command_that_is_refused_at_the_edge_does_not_stop_the_next_ones() -> None:
+    async with serving() as here, RealtimeClient(here.url) as client:
+        client.append_audio(b"abc")
+        client.heartbeat()
+        assert (await client.wait_for(out.ErrorOut)).error.code == "bad_audio"
+        client.send_text("Still there.")
+        await client.wait_for(out.ItemDone)

@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from antiphon.engine.memory_log import MemoryLog
 from antiphon.engine.published import Published
@@ -164,10 +165,12 @@ async def test_an_error_of_ours_ends_one_session_and_no_other(monkeypatch: pytes
     monkeypatch.setattr(connection, "project", faulty)
     async with serving() as served, Wire.to(served.url + DUPLEX) as good, Wire.to(served.url + DUPLEX) as bad:
         await good.next()
-        await bad.next()
-        await asked(bad)
-        assert (await bad.error())["code"] == "realtime_input_failed"
-        assert await bad.closed() == (1011, "internal_error")
+        session = (await bad.next())["session"]["id"]
+        with capture_logs() as logged:
+            await asked(bad)
+            assert (await bad.error())["code"] == "realtime_input_failed"
+            assert await bad.closed() == (1011, "internal_error")
+        assert [entry["session"] for entry in logged if entry["log_level"] == "error"] == [session]
         await good.send("session.heartbeat")
         assert (await good.next())["type"] == "session.heartbeat_ack"
         await becomes(lambda: served.hub.statistics().admitted == 1)

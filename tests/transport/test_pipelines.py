@@ -5,6 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio.abc import TaskStatus
+from structlog.testing import capture_logs
 
 from antiphon.transport import wire_server as out
 from antiphon.transport.client import RealtimeClient, SessionOptions
@@ -46,7 +47,9 @@ def test_a_name_is_called() -> None:
 def test_a_scorer_that_cannot_be_loaded_is_replaced_by_loudness() -> None:
     scorer = LateScorer("antiphon.stages.no_such_module:scorer")
     stream = scorer.new_stream()
-    assert scorer.score([stream], [bytes(1024)]) == [0.0]
+    with capture_logs() as logged:
+        assert scorer.score([stream], [bytes(1024)]) == [0.0]
+    assert [entry["log_level"] for entry in logged] == ["warning"]
     assert scorer.score([stream], [b"\x00\x40" * 512]) == [1.0]
 
 

@@ -29,6 +29,14 @@ def test_a_piece_is_due_when_its_last_sample_was_recorded() -> None:
     assert mic.time_of(RATE) == 1_000 + 1_000_000
 
 
+def test_a_pause_separates_two_utterances() -> None:
+    mic = Microphone(0)
+    loud, short, long = (np.full(1_000, 9_000), np.zeros(RATE // 5), np.zeros(RATE // 2))
+    first = mic.say(np.concatenate([loud, short, loud, long, loud]).astype(np.int16))
+    assert (first.start, first.end) == (0, 2_000 + len(short))
+    assert [said.start for said in mic.utterances] == [0, 2_000 + len(short) + len(long)]
+
+
 def test_a_quiet_utterance_ends_where_it_ends() -> None:
     mic = Microphone(0)
     assert mic.say(np.full(100, 5, np.int16)).end == 100
