@@ -229,7 +229,8 @@ class ThreadHost(BaseHost):
                 self._mailbox.put(said, b"")
 
     def _run(self, loop: asyncio.AbstractEventLoop, mailbox: Mailbox) -> None:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), THREAD_NICENESS)
+        lower = min(19, os.getpriority(os.PRIO_PROCESS, 0) + THREAD_NICENESS)
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), lower)
         try:
             self._stage.start(mailbox.put)
         except StageUnavailable as error:

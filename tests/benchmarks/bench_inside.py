@@ -227,7 +227,7 @@ class Step:
         )
         self.session = core.new()
         self.now = self.seq = 0
-        self.do(
+        opened = self.do(
             cmd.OpenSession(
                 session="duplex-" + "0" * 32,
                 control_id="open",
@@ -244,11 +244,13 @@ class Step:
         self.reading = Reading(dialect="duplex", attachment=1, config=config)
         self.reader = Reader(session=self.session.id, form="duplex", attachment=1)
         self.append = cmd.AppendAudio(attachment=1, size=len(SOUND), wire_bytes=len(SOUND))
-        self.do(self.append)
+        heard = self.do(self.append)
         head = self.session.response
         request = head.request if head is not None else core.outstanding(self.session)[0]
         self.produced = cmd.StageProduced(request=request, size=len(SOUND))
         self.delta = self.do(self.produced)
+        self.log = [opened, heard, self.delta]
+        """How the session began."""
 
     def do(self, command: cmd.AnyCommand) -> Transaction:
         """Decide, fold and react."""
