@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from resource import RLIMIT_NOFILE, getrlimit
 from urllib.parse import quote
 
 from anyio import to_thread
@@ -86,14 +87,17 @@ class FileSamples(SampleReader):
 
     A write is a `pwrite` at the place that the core decided, a few microseconds into the page cache. Bytes
     without a record (a crash in between) are harmless: nothing refers to them, and the next writer, which
-    continues from the records, puts its own in the same place. At most `open_files` descriptors are kept.
+    continues from the records, puts its own in the same place. At most `open_files` descriptors are kept; None:
+    a third of what the process may have.
     """
 
-    def __init__(self, directory: Path, open_files: int = 256) -> None:
+    def __init__(self, directory: Path, open_files: int | None = None) -> None:
         """Write below `directory`, which must exist."""
         super().__init__(directory)
-        self._most = open_files
-        self._files: dict[tuple[str, str], int] = {}
+        # A session that talks needs two, and its socket one. With too few, every write opens a file and closes
+        # one: five times the cost of the write.
+        self._most = open_files or max(getrlimit(RLIMIT_NOFILE)[0] // 3, 64)
+        self._files: dict[tuple[str, str], tuple[int, Path]] = {}
 
     def write(self, session: str, writes: Sequence[SampleWrite]) -> list[Path]:
         """Put the bytes in their places; return what must be flushed to survive a loss of power.
@@ -103,9 +107,9 @@ class FileSamples(SampleReader):
         """
         dirty: list[Path] = []
         for write in writes:
-            descriptor, created = self._open(session, write.ref.stream)
+            descriptor, path, created = self._open(session, write.ref.stream)
             _pwrite(descriptor, write.data, write.ref.start)
-            dirty.append(self.path(session, write.ref.stream))
+            dirty.append(path)
             if created:
                 dirty.append(self._directory)
         return dirty
@@ -113,9 +117,9 @@ class FileSamples(SampleReader):
     def release(self, session: str) -> None:
         """Close the files of a session; they are opened again when they are written again."""
         for stream in _STREAMS:
-            descriptor = self._files.pop((session, stream), None)
-            if descriptor is not None:
-                os.close(descriptor)
+            known = self._files.pop((session, stream), None)
+            if known is not None:
+                os.close(known[0])
 
     def remove(self, session: str) -> None:
         """Remove the files of a session, which were released before.
@@ -129,20 +133,20 @@ class FileSamples(SampleReader):
     def close(self) -> None:
         """Close all files."""
         while self._files:
-            os.close(self._files.popitem()[1])
+            os.close(self._files.popitem()[1][0])
 
-    def _open(self, session: str, stream: str) -> tuple[int, bool]:
-        """Return a descriptor, and whether the file is new; the one used longest ago makes room."""
-        descriptor = self._files.pop((session, stream), None)
+    def _open(self, session: str, stream: str) -> tuple[int, Path, bool]:
+        """Return a descriptor, its path, and whether the file is new; the one used longest ago makes room."""
+        known = self._files.pop((session, stream), None)
         created = False
-        if descriptor is None:
+        if known is None:
             if len(self._files) >= self._most:
-                os.close(self._files.pop(next(iter(self._files))))
+                os.close(self._files.pop(next(iter(self._files)))[0])
             path = self.path(session, stream)
             created = not path.exists()
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._files[session, stream] = descriptor
-        return descriptor, created
+            known = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), path
+        self._files[session, stream] = known
+        return *known, created
 
 
 def flush(paths: Sequence[Path]) -> None:

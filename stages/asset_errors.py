@@ -32,3 +32,7 @@ class AssetCorrupt(AssetError):
         self.path = path
         self.expected = expected
         self.found = found
+
+
+UNLOADABLE = (AssetError, OSError, ValueError, RuntimeError, KeyError)
+"""What finding and loading a model may raise: our own errors, and those of the libraries about a file's content."""

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from antiphon.events.audio import AudioFormat
 from antiphon.events.commands import StageAccepted, StageFailed, StageReleased
-from antiphon.stages.asset_errors import AssetError
+from antiphon.stages.asset_errors import UNLOADABLE
 from antiphon.stages.assets import resolve
 from antiphon.stages.base import (
     Abort,
@@ -50,6 +50,19 @@ class CascadeSettings(Struct, frozen=True, kw_only=True):
     instructions: str = DEFAULT_INSTRUCTIONS
 
 
+def cascade(
+    *,
+    asr: str | None = None,
+    llm: str | None = None,
+    tts: str | None = None,
+    threads: int = 2,
+    instructions: str = DEFAULT_INSTRUCTIONS,
+) -> CascadeStage:
+    """Return the stage that a pipeline's description asks for; the arguments are `CascadeSettings`."""
+    settings = CascadeSettings(asr=asr, llm=llm, tts=tts, threads=threads, instructions=instructions)
+    return CascadeStage(settings)
+
+
 class CascadeStage:
     """Answers turns. `start` loads the models (a few seconds, once)."""
 
@@ -78,7 +91,7 @@ class CascadeStage:
             recogniser = WhisperRecogniser(resolve("asr", settings.asr), threads=settings.threads)
             chat = ChatModel(resolve("llm", settings.llm), threads=settings.threads)
             voice = PiperVoice(resolve("tts", settings.tts))
-        except AssetError as error:
+        except UNLOADABLE as error:
             raise StageUnavailable(str(error)) from error
         recogniser.warm_up()
         chat.warm_up(settings.instructions)

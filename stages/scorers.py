@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.stages.asset_errors import AssetError
+from antiphon.stages.asset_errors import UNLOADABLE
 from antiphon.stages.assets import resolve
 from antiphon.stages.base import StageUnavailable
 from antiphon.stages.energy import EnergyScorer, EnergyState
@@ -52,13 +52,13 @@ def energy() -> FrameScorer[EnergyState]:
     return FrameScorer(EnergyScorer(), EnergyState)
 
 
-def silero(model: str | None = None) -> FrameScorer[SileroState]:
-    """Return Silero's model: the shipped one, or the ONNX file (or hub place) named.
+def silero(vad: str | None = None) -> FrameScorer[SileroState]:
+    """Return Silero's model: the shipped one, or the ONNX file (or place on a hub) that `vad` names.
 
     Raises:
         StageUnavailable: the model or onnxruntime is missing.
     """
     try:
-        return FrameScorer(SileroScorer(resolve("vad", model)), SileroState)
-    except AssetError as error:
+        return FrameScorer(SileroScorer(resolve("vad", vad)), SileroState)
+    except UNLOADABLE as error:
         raise StageUnavailable(str(error)) from error

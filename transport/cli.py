@@ -66,13 +66,6 @@ DataOption = Annotated[Path, typer.Option("--data", help="The data directory of 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
 
 
-class Pipeline(StrEnum):
-    """What answers."""
-
-    VOICE = "voice"
-    ECHO = "echo"
-
-
 class Durability(StrEnum):
     """What a session survives."""
 
@@ -82,7 +75,13 @@ class Durability(StrEnum):
 
 @app.command()
 def serve(
-    pipeline: Annotated[Pipeline, typer.Option(help="What answers.")] = Pipeline.VOICE,
+    pipeline: Annotated[
+        str, typer.Option(metavar="voice|echo|FILE.toml", help="What answers: a shipped pipeline or a file.")
+    ] = "voice",
+    asr: Annotated[str | None, typer.Option(metavar="MODEL", help="Another recogniser (Whisper).")] = None,
+    llm: Annotated[str | None, typer.Option(metavar="MODEL", help="Another language model.")] = None,
+    tts: Annotated[str | None, typer.Option(metavar="MODEL", help="Another voice (Piper).")] = None,
+    vad: Annotated[str | None, typer.Option(metavar="MODEL", help="Another voice detector (Silero).")] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes any free one.")] = 8000,
     data: Annotated[Path, typer.Option("--data", help="Where the sessions are written down.")] = DATA,
@@ -101,9 +100,14 @@ def serve(
 
         antiphon serve
 
+        antiphon serve --asr base --llm ./my-model.gguf
+
         antiphon serve --pipeline echo --port 0 --data /tmp/antiphon
 
         antiphon serve --host 0.0.0.0 --api-key "$KEY" --durability full
+
+    A MODEL is a packaged one by its name (`antiphon doctor` lists them), a local file or directory, or
+    OWNER/NAME on a model hub.
 
     Prints `listening on http://HOST:PORT` when the port is open. Sessions outlive the server: they can be
     resumed when it is started again with the same --data.
@@ -113,7 +117,12 @@ def serve(
 
     cli_serve.run(
         ServeSettings(
-            pipeline=pipeline.value,
+            pipeline=pipeline,
+            models={
+                place: model
+                for place, model in {"asr": asr, "llm": llm, "tts": tts, "vad": vad}.items()
+                if model is not None
+            },
             host=host,
             port=port,
             data=data,

@@ -1,10 +1,13 @@
 """Pipelines as data: what answers, where it runs, and how many sessions it can hold."""
 
+from collections.abc import Mapping
 from importlib.resources import files
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 Factory = str
 """A dotted name: `module:callable`."""
@@ -16,12 +19,16 @@ class StageChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     factory: Factory
     hosting: Literal["inline", "thread", "process"]
     arguments: dict[str, object] = {}
+    models: tuple[str, ...] = ()
+    """Arguments that name a model: a packaged one, a local path, or a place on a hub."""
 
 
 class VoiceActivity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What scores speech; it runs in a thread, for all sessions together."""
 
     factory: Factory
+    arguments: dict[str, object] = {}
+    models: tuple[str, ...] = ()
 
 
 class Pipeline(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,14 +56,41 @@ def shipped() -> list[str]:
 
 
 def load(name: str) -> Pipeline:
-    """Return a shipped pipeline.
+    """Return a shipped pipeline, or the one that a file describes (a path that ends in `.toml`).
 
     Raises:
-        PipelineError: there is none of this name.
+        PipelineError: there is none of this name, or the file cannot be used.
     """
+    if name.endswith(".toml"):
+        try:
+            return read(Path(name).read_text("utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise PipelineError(f"cannot read the pipeline {name}: {error}") from error
     if name not in shipped():
-        raise PipelineError(f"there is no pipeline {name!r}; there are: {', '.join(shipped())}")
+        raise PipelineError(
+            f"there is no pipeline {name!r}; there are: {', '.join(shipped())}, or name a file that ends in .toml"
+        )
     return read((files("antiphon.stages") / "pipelines" / f"{name}.toml").read_text("utf-8"))
+
+
+def with_models(pipeline: Pipeline, models: Mapping[str, str]) -> Pipeline:
+    """Return the pipeline with other models in the places named (`asr`, `llm`, …).
+
+    Raises:
+        PipelineError: the pipeline has no such place.
+    """
+    stage, activity = pipeline.stage, pipeline.voice_activity
+    for place, model in models.items():
+        if place in stage.models:
+            stage = replace(stage, arguments={**stage.arguments, place: model})
+        elif place in activity.models:
+            activity = replace(activity, arguments={**activity.arguments, place: model})
+        else:
+            known = ", ".join((*stage.models, *activity.models)) or "none"
+            raise PipelineError(
+                f"the pipeline {pipeline.name!r} has no model {place!r} to replace (it has: {known})"
+            )
+    return replace(pipeline, stage=stage, voice_activity=activity)
 
 
 def read(text: str) -> Pipeline:

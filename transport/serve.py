@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 import anyio
+import anyio.to_thread
 import structlog
 from msgspec import Struct
 
@@ -28,16 +29,20 @@ from antiphon.events.log import EventLog, Samples
 from antiphon.stages.base import Scorer, Stage, StageUnavailable
 
 from .access import Access
-from .pipelines import Factory, Pipeline, load
+from .pipelines import Factory, Pipeline, PipelineError, VoiceActivity, load, with_models
 from .server import Listening, Server
 
 _log = structlog.get_logger()
 
 
 class ServeSettings(Struct, frozen=True, kw_only=True):
-    """What an operator chooses. `data` None keeps the sessions in memory; None elsewhere: the pipeline's own."""
+    """What an operator chooses. `data` None keeps the sessions in memory; None elsewhere: the pipeline's own.
+
+    `pipeline` is a name or a file; `models` puts other models into its places (`asr`, `llm`, `tts`, `vad`).
+    """
 
     pipeline: str = "echo"
+    models: dict[str, str] = {}
     host: str = "127.0.0.1"
     port: int = 8000
     data: Path | None = None
@@ -68,7 +73,7 @@ def run(settings: ServeSettings, told: Told) -> None:
 
 async def serve(settings: ServeSettings, told: Told) -> None:
     """Serve until a signal comes; raises as `run` does."""
-    pipeline = load(settings.pipeline)
+    pipeline = with_models(load(settings.pipeline), settings.models)
     async with hub_for(pipeline, settings) as hub:
         access = Access(keys=settings.api_keys)
         server = Server(
@@ -87,7 +92,9 @@ async def hub_for(pipeline: Pipeline, settings: ServeSettings) -> AsyncGenerator
     """Put a hub together and run it; its stages load while it already takes calls."""
     async with AsyncExitStack() as stack:
         log, samples, secret = await _store(settings, stack)
-        scorer = LateScorer(pipeline.voice_activity.factory)
+        scorer = LateScorer(pipeline.voice_activity)
+        if pipeline.voice_activity.arguments:
+            await anyio.to_thread.run_sync(scorer.require)
         scoring = await stack.enter_async_context(ScoringService(scorer))
         hub = Hub(
             log,
@@ -138,8 +145,8 @@ class LateScorer:
     If it cannot be loaded, loudness takes its place, and the log says so.
     """
 
-    def __init__(self, factory: Factory) -> None:
-        self._factory = factory
+    def __init__(self, choice: VoiceActivity) -> None:
+        self._choice = choice
         self._scorer: Scorer | None = None
 
     def new_stream(self) -> object:
@@ -157,9 +164,23 @@ class LateScorer:
             states.append(stream.state[0])
         return scorer.score(states, frames)
 
+    def require(self) -> None:
+        """Load it now: a detector that was chosen by name is never silently replaced (F9).
+
+        Raises:
+            PipelineError: it cannot be loaded.
+        """
+        try:
+            self._scorer = self._made()
+        except (StageUnavailable, ImportError) as error:
+            raise PipelineError(f"the voice detector cannot be loaded: {error}") from error
+
+    def _made(self) -> Scorer:
+        return cast("Scorer", made(self._choice.factory, **self._choice.arguments))
+
     def _load(self) -> Scorer:
         try:
-            self._scorer = cast("Scorer", made(self._factory))
+            self._scorer = self._made()
         except (StageUnavailable, ImportError) as error:
             _log.warning("the voice detector cannot be loaded; loudness takes its place", reason=str(error))
             self._scorer = LevelScorer()

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from antiphon.transport import wire_server as out
 from antiphon.transport.client import RealtimeClient, SessionOptions
-from antiphon.transport.pipelines import PipelineError, load, read, shipped
+from antiphon.transport.pipelines import PipelineError, VoiceActivity, load, read, shipped, with_models
 from antiphon.transport.serve import LateScorer, ServeSettings, hub_for, made
 from antiphon.transport.server import Listening, Server
 
@@ -40,12 +40,32 @@ def test_a_wrong_description_says_what_is_wrong(text: str, named: str) -> None:
         read(text)
 
 
+def test_a_pipeline_of_ones_own_is_a_file(root: Path, tmp_path: Path) -> None:
+    text = (root / "stages/pipelines/echo.toml").read_text("utf-8").replace('name = "echo"', 'name = "mine"')
+    file = tmp_path / "mine.toml"
+    file.write_text(text, "utf-8")
+    assert load(str(file)).name == "mine"
+    with pytest.raises(PipelineError, match="cannot read the pipeline"):
+        load(str(tmp_path / "absent.toml"))
+
+
+def test_each_model_of_the_voice_pipeline_can_be_replaced() -> None:
+    changed = with_models(load("voice"), {"asr": "base", "llm": "./m.gguf", "tts": "v", "vad": "d.onnx"})
+    assert changed.stage.arguments == {"asr": "base", "llm": "./m.gguf", "tts": "v"}
+    assert changed.voice_activity.arguments == {"vad": "d.onnx"}
+
+
+def test_a_pipeline_without_the_model_says_so() -> None:
+    with pytest.raises(PipelineError, match="no model 'asr' to replace"):
+        with_models(load("echo"), {"asr": "base"})
+
+
 def test_a_name_is_called() -> None:
     assert made("builtins:dict", a=1) == {"a": 1}
 
 
 def test_a_scorer_that_cannot_be_loaded_is_replaced_by_loudness() -> None:
-    scorer = LateScorer("antiphon.stages.no_such_module:scorer")
+    scorer = LateScorer(VoiceActivity(factory="antiphon.stages.no_such_module:scorer"))
     stream = scorer.new_stream()
     with capture_logs() as logged:
         assert scorer.score([stream], [bytes(1024)]) == [0.0]
@@ -99,3 +119,11 @@ async def test_a_session_outlives_its_server(tmp_path: Path) -> None:
             assert "after" in str(done.response.output)
             assert client.generation >= 2
         second.set()
+
+
+@pytest.mark.anyio
+async def test_a_detector_chosen_by_name_is_never_silently_replaced_f9(tmp_path: Path) -> None:
+    chosen = with_models(load("voice"), {"vad": str(tmp_path / "absent.onnx")})
+    with pytest.raises(PipelineError, match="the voice detector cannot be loaded"):
+        async with hub_for(chosen, ServeSettings()):
+            pytest.fail("it must not serve")
