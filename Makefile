@@ -102,5 +102,5 @@ $(VENV)/.stamp-voice: $(VENV)/.stamp-core
 
 $(VENV)/.stamp-dev: $(VENV)/.stamp-core
 	@echo '-- installing the tools'
-	@$(INSTALL) --no-build-isolation --editable '.[cluster,dev]'
+	@$(INSTALL) --no-build-isolation --editable '.[dev]'
 	@touch $@

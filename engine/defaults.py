@@ -1,7 +1,7 @@
 """Defaults of a new session, by dialect (WIRE 0.3): pure functions of settings and capabilities."""
 
 from antiphon.events.audio import AudioFormat
-from antiphon.events.config import Capabilities, Dialect, Limits, SessionConfig
+from antiphon.events.config import Capabilities, Dialect, Limits, SessionConfig, overlap_policy
 
 from .settings import HubSettings
 
@@ -42,7 +42,7 @@ def default_config(
         output_format=AudioFormat("pcm16", GA_RATE),
         voice=voice,
         turn_detection=settings.turn_detection,
-        overlap_policy="barge_in_on_speech" if settings.turn_detection.interrupt_response else "listen_only",
+        overlap_policy=overlap_policy(settings.turn_detection),
         playback_policy="commit_all_on_done",
     )
 

@@ -113,6 +113,12 @@ def merged(config: SessionConfig, patch: ConfigPatch) -> SessionConfig:
     return msgspec.structs.replace(config, **changes) if changes else config
 
 
+def overlap_policy(detection: TurnDetection | None) -> OverlapPolicy:
+    """Return the overlap policy that a turn detection implies (WIRE 4.5)."""
+    barges = detection is not None and detection.interrupt_response
+    return "barge_in_on_speech" if barges else "listen_only"
+
+
 class Capabilities(Struct, frozen=True, kw_only=True):
     """What a model can do; advertised to the client as `session.capabilities` and enforced (DESIGN 5.8)."""
 

@@ -32,8 +32,6 @@ def _checked(draft: Draft, item: Item) -> Item:
         refuse("bad_event", "An item id is 1 to 64 of A-Z a-z 0-9 _ -.", "item.id", "value")
     if item.id in entries or item.id in _promised(session):
         refuse("item_already_exists", f"There is already an item {item.id!r}.", "item.id")
-    if len(entries) >= session.limits.items:
-        refuse("input_backpressure", f"A conversation holds {session.limits.items} items; delete old ones.")
     if isinstance(item, FunctionOutput):
         _check_output(session, item)
     return item

@@ -6,7 +6,7 @@ from . import phases, vad
 from .fold_input import let_go, samples
 from .fold_talk import request_to
 from .phases import move
-from .playback import start_of
+from .playback import play_on, stand_still
 from .state import KEPT_CONTROLS, Closing, ControlOutcome, Session, opening_body
 
 
@@ -17,8 +17,8 @@ def session_opened(session: Session, event: ev.SessionOpened) -> None:
     session.plugin, session.plugin_version = event.plugin, event.plugin_version
     session.config, session.capabilities, session.limits = view.config, view.capabilities, event.limits
     session.resumable = view.resumable
-    session.opened_at = session.anchor_at = session.now
-    session.opened_wall_us = session.anchor_wall_us = event.wall_us
+    session.opened_at = session.now
+    session.opened_wall_us = event.wall_us
     lease = session.lease
     lease.phase = move(phases.ATTACHMENT, lease.phase, event)
     lease.attachment, lease.token = 1, event.token_digest
@@ -35,9 +35,7 @@ def session_resumed(session: Session, event: ev.SessionResumed) -> None:
     lease.expires_at = None
     body = f"{event.presented}:{event.last_number}"
     _remember(session, event.control_id, ControlOutcome("resume", body, event.attachment, event.generation))
-    for playout in session.playouts.values():
-        if playout.started is None and playout.sent and playout.cap_ms is None:
-            playout.started = start_of(session, session.now)
+    play_on(session)
 
 
 def attachment_confirmed(session: Session, event: ev.AttachmentConfirmed) -> None:
@@ -51,6 +49,7 @@ def attachment_withdrawn(session: Session, event: ev.AttachmentWithdrawn) -> Non
     lease.phase = move(phases.ATTACHMENT, lease.phase, event)
     lease.token, lease.previous_token, lease.confirm_by = lease.previous_token, None, None
     lease.expires_at = session.now + session.limits.grace_ms * 1000
+    stand_still(session)
 
 
 def session_detached(session: Session, event: ev.SessionDetached) -> None:
@@ -58,6 +57,7 @@ def session_detached(session: Session, event: ev.SessionDetached) -> None:
     lease.phase = move(phases.ATTACHMENT, lease.phase, event)
     lease.confirm_by = None
     lease.expires_at = session.now + event.grace_ms * 1000
+    stand_still(session)
 
 
 def config_updated(session: Session, event: ev.ConfigUpdated) -> None:
@@ -70,7 +70,6 @@ def engine_restarted(session: Session, event: ev.EngineRestarted) -> None:
     for request in event.lost:
         move(phases.REQUEST, session.requests.pop(request).phase, event)
     session.turn.epoch = event.epoch
-    session.anchor_at, session.anchor_wall_us = session.now, event.wall_us
 
 
 def session_closing(session: Session, event: ev.SessionClosing) -> None:

@@ -4,7 +4,7 @@ import hmac
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
-from antiphon.events.config import ConfigPatch, SessionConfig, merged
+from antiphon.events.config import ConfigPatch, merged, overlap_policy
 
 from .draft import Draft
 from .ending import close, close_if_free, end_response
@@ -20,7 +20,8 @@ TEARDOWN_US = 2_000_000
 def open_session(draft: Draft, command: cmd.OpenSession) -> None:
     """Create the session, unless it exists: the same control id is then a lost answer, another one refused."""
     session = draft.session
-    config = with_overlap_policy(command.config)
+    implied = overlap_policy(command.config.turn_detection)
+    config = merged(command.config, ConfigPatch(overlap_policy=implied))
     if session.phase != "new":
         known = session.lease.controls.get(command.control_id)
         if known is not None and known.body == opening_body(command.dialect, command.plugin, config):
@@ -59,13 +60,6 @@ def open_session(draft: Draft, command: cmd.OpenSession) -> None:
     )
     if command.by_update:
         draft.emit(ev.ConfigUpdated(number=draft.number, count=1, config=config, view=view(draft.session)))
-
-
-def with_overlap_policy(config: SessionConfig) -> SessionConfig:
-    """Return the configuration with the overlap policy that its turn detection implies (WIRE 4.5)."""
-    detection = config.turn_detection
-    barges = detection is not None and detection.interrupt_response
-    return merged(config, ConfigPatch(overlap_policy="barge_in_on_speech" if barges else "listen_only"))
 
 
 def resume_session(draft: Draft, command: cmd.ResumeSession) -> None:

@@ -208,33 +208,41 @@ def _commit(draft: Draft, *, wanted: bool) -> None:
     """Turn the buffer into a user item and, if `wanted`, answer it (now, or after the running answer)."""
     session = draft.session
     taken = session.input
-    item_id = taken.item_id or draft.new_item_id()
     ref = SampleRef("in", taken.start, taken.position - taken.start) if taken.position > taken.start else None
-    previous = session.conversation.order[-1] if session.conversation.order else None
-    draft.emit(
-        ev.InputCommitted(
-            number=draft.number,
-            count=1,
-            session=session.id,
-            item_id=item_id,
-            previous_item_id=previous,
-            ref=ref,
-            epoch=session.epoch,
-            turn=session.turn.turn,
-            transcript=taken.transcript or None,
-            no_response=not wanted,
-        )
-    )
+    committed = _seal(draft, ref, is_speech=True, answered=wanted)
     sound = AudioPart(
         taken.transcript or None,
         ref,
         session.capabilities.input_format.rate,
         session.capabilities.input_format.ms(ref.size) if ref else 0,
     )
-    item = Message(id=item_id, role="user", content=(sound,))
+    item = Message(id=committed.item_id, role="user", content=(sound,))
+    previous = committed.previous_item_id
     draft.emit(ev.ItemCreated(number=draft.number, count=3, item=item, previous_item_id=previous))
     if wanted and not session.auto:
         answer(draft)
+
+
+def _seal(draft: Draft, ref: SampleRef | None, *, is_speech: bool, answered: bool) -> ev.InputCommitted:
+    """Draft that the buffer is committed: as speech, or as nothing but silence."""
+    session = draft.session
+    order = session.conversation.order
+    event = ev.InputCommitted(
+        number=draft.number,
+        count=1,
+        session=session.id,
+        item_id=session.input.item_id or draft.new_item_id(),
+        previous_item_id=order[-1] if order else None,
+        ref=ref,
+        epoch=session.epoch,
+        turn=session.turn.turn,
+        is_speech=is_speech,
+        empty=not is_speech,
+        no_response=not answered,
+        transcript=(session.input.transcript or None) if is_speech else None,
+    )
+    draft.emit(event)
+    return event
 
 
 def _commit_silence(draft: Draft) -> None:
@@ -243,22 +251,7 @@ def _commit_silence(draft: Draft) -> None:
     taken = session.input
     if taken.phase == "speaking":
         _stop_speech(draft, taken.position // session.capabilities.input_format.width)
-    previous = session.conversation.order[-1] if session.conversation.order else None
-    draft.emit(
-        ev.InputCommitted(
-            number=draft.number,
-            count=1,
-            session=session.id,
-            item_id=taken.item_id or draft.new_item_id(),
-            previous_item_id=previous,
-            ref=None,
-            epoch=session.epoch,
-            turn=session.turn.turn,
-            is_speech=False,
-            empty=True,
-            no_response=True,
-        )
-    )
+    _seal(draft, None, is_speech=False, answered=False)
     _listen(draft)
 
 

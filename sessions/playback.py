@@ -26,7 +26,8 @@ def heard(playout: Playout, now: int) -> tuple[int, Basis]:
         return playout.committed_ms, "ack"
     if playout.started is None:
         return 0, "playout"
-    return max(0, min((now - playout.started) // 1000, playout.sent_ms)), "playout"
+    there = playout.sent_ms if playout.reached is None else playout.reached
+    return max(0, min((now - playout.started) // 1000, there)), "playout"
 
 
 def plays(playout: Playout, now: int) -> bool:
@@ -59,6 +60,27 @@ def start_of(session: Session, now: int) -> int | None:
         if playout.started is not None and playout.cap_ms is None:
             begin = max(begin, playout.started + playout.sent_ms * 1000)
     return begin
+
+
+def stand_still(session: Session) -> None:
+    """Nobody is connected: what was sent may still play on, what is made from here on cannot be heard."""
+    for playout in session.playouts.values():
+        if playout.started is not None and playout.cap_ms is None and playout.reached is None:
+            playout.reached = playout.sent_ms
+
+
+def play_on(session: Session) -> None:
+    """Somebody is connected again: what was not heard yet plays from now on."""
+    now = session.now
+    for playout in session.playouts.values():
+        if not playout.sent or playout.cap_ms is not None:
+            continue
+        if playout.reached is not None:
+            ms = heard(playout, now)[0]
+            playout.started = now - ms * 1000 if ms else None
+            playout.reached = None
+        if playout.started is None:
+            playout.started = start_of(session, now)
 
 
 def cursor(playout: Playout | None) -> PlaybackCursor:

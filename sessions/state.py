@@ -135,8 +135,10 @@ class Playout(Struct):
     """How much of one response was sent and heard.
 
     `started` is the session time at which its sound began to play by the playout model, None while nobody
-    could hear it. `acked_at` is the time of the last acknowledgement. `cap_ms` is a hard limit set by a
-    truncation or an interruption, and `committed_ms` is then the same; `cut_at` says when it was first set.
+    could hear it. `reached` is what had been sent (ms) when the last connection went: until the next one comes,
+    no more than that can have been heard. `acked_at` is the time of the last acknowledgement. `cap_ms` is a hard
+    limit set by a truncation or an interruption, and `committed_ms` is then the same; `cut_at` says when it was
+    first set.
     """
 
     response_id: str
@@ -148,6 +150,7 @@ class Playout(Struct):
     text: str = ""
     marks: tuple[TextMark, ...] = ()
     started: int | None = None
+    reached: int | None = None
     ended: bool = False
     acked_at: int | None = None
     played_ms: int = 0
@@ -218,8 +221,6 @@ class Session(Struct):
     resumable: bool = False
     opened_at: int = 0
     opened_wall_us: int = 0
-    anchor_at: int = 0
-    anchor_wall_us: int = 0
     now: int = 0
     next_number: int = 1
     closing: Closing | None = None

@@ -4,7 +4,7 @@ from msgspec import UNSET
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
-from antiphon.events.config import ConfigPatch, SessionConfig, merged
+from antiphon.events.config import ConfigPatch, SessionConfig, merged, overlap_policy
 
 from .draft import Draft
 from .refusal import refuse
@@ -17,7 +17,7 @@ def update_session(draft: Draft, command: cmd.UpdateSession) -> None:
     session = draft.session
     patch = command.patch
     _check_fixed(session, patch)
-    config = _with_overlap(session, merged(session.config, patch), patch)
+    config = _with_overlap(merged(session.config, patch), patch)
     draft.plugins[session.plugin].check(config)
     draft.emit(ev.ConfigUpdated(number=draft.number, count=1, config=config, view=view(session, config=config)))
 
@@ -40,18 +40,13 @@ def _check_fixed(session: Session, patch: ConfigPatch) -> None:
         )
 
 
-def _with_overlap(session: Session, config: SessionConfig, patch: ConfigPatch) -> SessionConfig:
+def _with_overlap(config: SessionConfig, patch: ConfigPatch) -> SessionConfig:
     """Derive the overlap policy from turn detection; an explicit one must agree (WIRE 4.5)."""
-    detection = config.turn_detection
-    barges = detection is not None and detection.interrupt_response
-    if patch.overlap_policy is UNSET:
-        if patch.turn_detection is UNSET:
-            return config
-        return merged(config, ConfigPatch(overlap_policy="barge_in_on_speech" if barges else "listen_only"))
-    if (patch.overlap_policy == "barge_in_on_speech") != barges:
+    implied = overlap_policy(config.turn_detection)
+    if patch.overlap_policy not in (UNSET, implied):
         refuse(
             "unsupported_turn_detection",
             "The overlap policy contradicts the turn detection.",
             "session.overlap_policy",
         )
-    return config
+    return merged(config, ConfigPatch(overlap_policy=implied))

@@ -51,9 +51,12 @@ def outstanding(session: Session) -> list[str]:
 
 
 def prompt(session: Session) -> tuple[Item, ...]:
-    """Return the conversation as a model may know it: everything said, and of answers what was heard (I22)."""
+    """Return the conversation as a model may know it: everything said, and of answers what was heard (I22).
+
+    Of a conversation that is longer than its limit, the oldest items are left out; they stay retrievable.
+    """
     items: list[Item] = []
-    for item_id in session.conversation.order:
+    for item_id in session.conversation.order[-session.limits.items :]:
         entry = session.conversation.entries[item_id]
         item = entry.item
         if isinstance(item, Message) and item.role == "assistant":

@@ -28,6 +28,7 @@ from antiphon.stages.base import (
     StageUnavailable,
     Submit,
 )
+from antiphon.stages.chat_prompt import PromptTooLong
 from antiphon.stages.llm import ChatModel
 from antiphon.stages.piper import PiperVoice
 from antiphon.stages.turn import Models, Say, Turn
@@ -156,9 +157,13 @@ class CascadeStage:
 def _report_fault(request: str, say: Say, done: Future[None]) -> None:
     """Fail the request if its turn ended in an exception; nothing else would ever end it (K16)."""
     fault = None if done.cancelled() else done.exception()
-    if fault is not None:
-        message = f"The voice pipeline failed: {type(fault).__name__}."
-        say(StageFailed(request=request, code="runtime_data_plane_stream_failed", message=message), b"")
+    if fault is None:
+        return
+    if isinstance(fault, PromptTooLong):
+        code, message = "context_length_exceeded", "The instructions leave the language model no room to answer."
+    else:
+        code, message = "runtime_data_plane_stream_failed", f"The voice pipeline failed: {type(fault).__name__}."
+    say(StageFailed(request=request, code=code, message=message), b"")
 
 
 def _nowhere(_report: AnyReport, _sound: bytes) -> None:

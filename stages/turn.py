@@ -21,7 +21,7 @@ from antiphon.stages.piper import PiperVoice
 from antiphon.stages.whisper import WhisperRecogniser
 
 MAX_TOKENS = 160
-"""Length of an answer that nobody bounded: about a minute of speech."""
+"""Length of an answer that nobody bounded: about a minute of speech. At most half of the model's context."""
 
 Say = Callable[[AnyReport, bytes], None]
 
@@ -156,7 +156,7 @@ class Turn:
         try:
             reply = self._models.chat.stream(
                 messages,
-                max_tokens=self._payload.max_output_tokens or MAX_TOKENS,
+                max_tokens=min(self._payload.max_output_tokens or MAX_TOKENS, self._models.chat.context // 2),
                 temperature=self._payload.temperature or 0.0,
                 stop=self._stopped.is_set,
             )

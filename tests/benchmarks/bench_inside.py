@@ -24,7 +24,8 @@ import anyio
 import uvloop
 from anyio.abc import TaskGroup
 from figures import Figure, Say, fresh_folder, percentile, timed
-from talkers import ACK_EVERY, APPEND, DELTA, OPEN, RATE, SOUND, event, text_frame
+from talkers import ACK_EVERY, APPEND, DELTA, OPEN, RATE, SOUND, text_frame
+from talkers import event as said
 from websockets.http11 import Request, Response
 
 from antiphon.engine.published import published
@@ -34,6 +35,7 @@ from antiphon.events.config import Limits, SessionConfig
 from antiphon.events.events import AudioDelta
 from antiphon.events.log import Transaction
 from antiphon.sessions import core
+from antiphon.transport import serve
 from antiphon.transport.connection import Connection, Invitation
 from antiphon.transport.pipelines import load
 from antiphon.transport.serve import ServeSettings, hub_for
@@ -75,7 +77,7 @@ class Ear:
         assert self.websocket is not None
         if self.number:
             number, self.number = self.number, 0
-            self.websocket.data_received(text_frame(event("session.event.ack", server_event_seq=number)))
+            self.websocket.data_received(text_frame(said("session.event.ack", server_event_seq=number)))
         self.begun.append(time.perf_counter())
         self.websocket.data_received(frame)
 
@@ -122,6 +124,8 @@ async def listening(count: int, *, durable: bool) -> AsyncIterator[list[Ear]]:
             hub_for(load("echo"), ServeSettings(pipeline="echo", data=data, max_sessions=4000))
         )
         await hub.ready.wait()
+        # What `serve` does to the collector of its process, if it does.
+        getattr(serve, "calm_collector", gc.collect)()
         group: TaskGroup = await stack.enter_async_context(anyio.create_task_group())
 
         def accept(websocket: WebSocket, _request: Request) -> Handler | Response:

@@ -86,10 +86,16 @@ class Talker(asyncio.Protocol):
         self._due = asyncio.get_running_loop().time() + offset_s
         self._timer = asyncio.get_running_loop().call_at(self._due, self._talk)
 
+    @property
+    def talking(self) -> bool:
+        """Whether it talks."""
+        return self._timer is not None
+
     def halt(self) -> None:
         """Talk no more."""
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
 
     def close(self) -> None:
         """Drop the socket."""
@@ -189,6 +195,15 @@ class Crowd:
             if talking:
                 talker.begin(FRAME_S * (len(self.talkers) * 0.618 % 1))
             self.talkers.append(talker)
+
+    async def talk(self, count: int) -> None:
+        """Let the first `count` talk and the others be silent."""
+        await self.grow(count)
+        for index, talker in enumerate(self.talkers):
+            if index >= count:
+                talker.halt()
+            elif not talker.talking:
+                talker.begin(FRAME_S * (index * 0.618 % 1))
 
     def take(self) -> list[float]:
         """Return the delays, and forget them."""

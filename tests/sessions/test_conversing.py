@@ -9,6 +9,7 @@ from antiphon.events import events as ev
 from antiphon.events import ids
 from antiphon.events.config import Limits
 from antiphon.events.items import FunctionCall, FunctionOutput, Message, TextPart
+from antiphon.sessions.view import prompt
 
 from tests.sessions.world import World, error, kinds, only
 
@@ -75,11 +76,13 @@ def test_a_name_that_a_client_guessed_is_skipped() -> None:
     assert world.session.counters.items == 3
 
 
-def test_a_conversation_is_bounded() -> None:
+def test_of_a_long_conversation_the_oldest_items_leave_the_context_and_stay_retrievable() -> None:
     world = World(limits=Limits(items=2))
-    world.say("1")
-    world.say("2")
-    assert error(world.say("3")) == "input_backpressure"
+    for n in range(4):
+        world.say(f"line {n}", f"u{n}")
+    assert [item.id for item in prompt(world.session)] == ["u2", "u3"]
+    shown = world.do(cmd.RetrieveItem(attachment=1, item_id="u0"))
+    assert kinds(shown) == ["ItemRetrieved"]
 
 
 def test_j10_a_function_output_needs_its_call_and_comes_once() -> None:

@@ -4,10 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antiphon.events import commands as cmd
 from antiphon.events.audio import AudioFormat, TextMark
 from antiphon.events.events import PlaybackCursor
 from antiphon.sessions.playback import cursor, heard, history_of, plays, prefix_of, spoken_prefix
 from antiphon.sessions.state import Playout
+
+from tests.sessions.world import World
 
 FORMAT = AudioFormat("pcm16", 24_000)
 TEXT = "one two three four"
@@ -118,3 +121,22 @@ def test_hearing_all_the_sound_of_half_a_clause_is_not_hearing_its_words_i3() ->
     assert prefix_of(playout, 1000) == "one two"
     playout.sent = AudioFormat("pcm16", 24_000).bytes_for(1980)
     assert prefix_of(playout, 1980) == "one two three four"
+
+
+def test_while_nobody_is_connected_no_more_is_heard_than_had_been_sent_5_10() -> None:
+    world = World(policy="commit_all_on_done")
+    world.say("Tell me a story.")
+    world.respond()
+    world.produce("one two three four five", 1000)
+    world.wait(500)
+    world.do(cmd.Detach(generation=0))
+    world.produce(" six seven eight nine ten", 1000)
+    world.wait(20_000)
+    world.resume()
+    assert heard(next(iter(world.session.playouts.values())), world.now) == (1000, "playout")
+    world.wait(500)
+    assert heard(next(iter(world.session.playouts.values())), world.now) == (1500, "playout")
+    world.cancel()
+    (said,) = world.heard()
+    assert said.startswith("one two three")
+    assert "ten" not in said

@@ -57,9 +57,14 @@ class FakeChat:
     gate: threading.Event | None = None
     fault: Exception | None = None
     asked: list[list[ChatMessage]] = field(default_factory=list)
+    limits: list[int] = field(default_factory=list)
+    context: int = 2048
 
-    def stream(self, messages: Sequence[ChatMessage], *, stop: Callable[[], bool], **_: object) -> FakeReply:
+    def stream(
+        self, messages: Sequence[ChatMessage], *, stop: Callable[[], bool], max_tokens: int, **_: object
+    ) -> FakeReply:
         self.asked.append(list(messages))
+        self.limits.append(max_tokens)
         if self.fault is not None:
             raise self.fault
         return FakeReply(self.pieces, stop, self.gate)

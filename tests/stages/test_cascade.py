@@ -6,6 +6,7 @@ import threading
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.commands import (
@@ -20,6 +21,7 @@ from antiphon.events.effects import TurnInput
 from antiphon.events.items import AudioPart, Item, Message, TextPart
 from antiphon.stages.base import Abort, Confirm, Release, StageUnavailable, Submit
 from antiphon.stages.cascade import CascadeSettings, CascadeStage
+from antiphon.stages.chat_prompt import PromptTooLong
 from antiphon.stages.turn import Models
 
 from .fakes import FakeChat, FakeRecogniser, FakeVoice, Listener
@@ -190,6 +192,20 @@ def test_a_fault_of_a_model_fails_the_request_by_name_k16(bench: Any) -> None:
     assert isinstance(failed, StageFailed)
     assert failed.code == "runtime_data_plane_stream_failed"
     assert "boom" not in failed.message, "details of a fault stay inside"
+
+
+def test_instructions_without_room_for_an_answer_fail_by_the_contracts_code(bench: Any) -> None:
+    failed = bench(chat=FakeChat(fault=PromptTooLong("no room"))).run(submit()).until(StageFailed)
+    assert isinstance(failed, StageFailed)
+    assert failed.code == "context_length_exceeded"
+
+
+@pytest.mark.parametrize(("asked", "given"), [(None, 160), (7, 7), (4096, 1024)])
+def test_the_length_of_an_answer_leaves_room_for_the_question(bench: Any, asked: int | None, given: int) -> None:
+    one = bench()
+    message = submit()
+    one.run(replace(message, payload=replace(message.payload, max_output_tokens=asked)))
+    assert one.chat.limits == [given]
 
 
 def test_a_held_turn_speaks_when_it_is_confirmed_and_loses_nothing(bench: Any) -> None:
