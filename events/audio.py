@@ -13,7 +13,7 @@ G711_RATE = 8_000
 _WIDTH: dict[str, int] = {"pcm16": 2, "pcm_f32le": 4, "g711_ulaw": 1, "g711_alaw": 1, "wav": 2}
 
 
-class AudioFormat(Struct, frozen=True):
+class AudioFormat(Struct, frozen=True, gc=False):
     """Mono audio: an encoding and a rate in Hz (8,000 to 192,000; G.711 is always 8,000)."""
 
     encoding: Encoding
@@ -37,7 +37,7 @@ class AudioFormat(Struct, frozen=True):
         return ms * self.rate // 1000 * self.width
 
 
-class SampleRef(Struct, frozen=True):
+class SampleRef(Struct, frozen=True, gc=False):
     """A span of a session's sample stream: `stream` is `in` or `out`; `start` and `size` count bytes.
 
     The position is decided by the core from its own counter; the bytes lie beside the log.
@@ -53,7 +53,7 @@ class SampleRef(Struct, frozen=True):
         return self.start + self.size
 
 
-class TextMark(Struct, frozen=True):
+class TextMark(Struct, frozen=True, gc=False):
     """Alignment of text and sound: `chars` characters have been spoken after `ms` milliseconds of the response."""
 
     chars: int

@@ -55,7 +55,8 @@ class ResumeSession(Command, frozen=True, kw_only=True):
     """Attach a new connection in place of the last one (D22, D23): lease, attachment and token in one step.
 
     `presented` and `next_digest` are hex SHA-256 digests; `last_number` is the last public number the client
-    saw. `expected_generation` is the lease generation the caller knows, None for "the current one".
+    saw. `expected_generation` is the lease generation the caller knows, None for "the current one". `gap`: not all
+    messages above `last_number` can be replayed any more.
     """
 
     control_id: str
@@ -63,6 +64,7 @@ class ResumeSession(Command, frozen=True, kw_only=True):
     next_digest: str
     last_number: int = 0
     expected_generation: int | None = None
+    gap: bool = False
 
 
 class ConfirmAttachment(Command, frozen=True, kw_only=True):

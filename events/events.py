@@ -25,7 +25,7 @@ Basis = Literal["truncate", "ack", "playout"]
 PartKind = Literal["audio", "text"]
 
 
-class PlaybackCursor(Struct, frozen=True):
+class PlaybackCursor(Struct, frozen=True, gc=False):
     """How far one response has come, in whole milliseconds: generated >= sent >= played >= committed."""
 
     generated_ms: int = 0

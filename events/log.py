@@ -14,7 +14,7 @@ BEHAVIOUR = 1
 """The behaviour of `decide`: raised when the same commands give other events. An exported log names it."""
 
 
-class Transaction(Struct, frozen=True, kw_only=True):
+class Transaction(Struct, frozen=True, kw_only=True, gc=False):
     """One command and the events it decided: one record of the log.
 
     `seq` counts 1, 2, 3 … in the session; `term` is the writer's; `at` is session time in microseconds.
@@ -42,6 +42,8 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     state: Literal["open", "closed"]
     dialect: str
     model: str
+    plugin: str
+    plugin_version: str
     opened_us: int
     at: int
     term: int

@@ -28,14 +28,14 @@ from .wire_server import ServerEvent
 from .wire_view import playback_out, session_out
 
 
-class Message(Struct, frozen=True):
+class Message(Struct, frozen=True, gc=False):
     """One text frame. `number` is its `server_event_seq`, 0 if it has none."""
 
     number: int
     data: bytes
 
 
-class Messages(Struct, frozen=True):
+class Messages(Struct, frozen=True, gc=False):
     """The messages of one transaction, as they lie in its cache."""
 
     all: tuple[Message, ...]

@@ -36,7 +36,8 @@ from antiphon.events.events import AudioDelta
 from antiphon.events.log import Transaction
 from antiphon.sessions import core
 from antiphon.transport import serve
-from antiphon.transport.connection import Connection, Invitation
+from antiphon.transport.connection import Connection
+from antiphon.transport.handshake import Invitation
 from antiphon.transport.pipelines import load
 from antiphon.transport.serve import ServeSettings, hub_for
 from antiphon.transport.websocket import Handler, WebSocket
@@ -77,7 +78,7 @@ class Ear:
         assert self.websocket is not None
         if self.number:
             number, self.number = self.number, 0
-            self.websocket.data_received(text_frame(said("session.event.ack", server_event_seq=number)))
+            self.websocket.data_received(text_frame(said("session.event_ack", server_event_seq=number)))
         self.begun.append(time.perf_counter())
         self.websocket.data_received(frame)
 
@@ -245,7 +246,7 @@ class Step:
                 token_digest="0" * 64,
             )
         )
-        self.reading = Reading(dialect="duplex", attachment=1, config=config)
+        self.reading = Reading(dialect="duplex", attachment=1)
         self.reader = Reader(session=self.session.id, form="duplex", attachment=1)
         self.append = cmd.AppendAudio(attachment=1, size=len(SOUND), wire_bytes=len(SOUND))
         heard = self.do(self.append)

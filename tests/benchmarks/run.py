@@ -162,7 +162,7 @@ def run(names: Sequence[str], console: Console) -> list[Figure]:
 
             try:
                 figures += BENCHMARKS[name](say)
-            except (TimeoutError, ImportError, OSError, RuntimeError) as error:
+            except (TimeoutError, ImportError, OSError, RuntimeError, ExceptionGroup) as error:
                 console.print(f"[yellow]{name} could not be measured[/]: {type(error).__name__}: {error}")
         console.print(f"[dim]{name}: {time.perf_counter() - begin:.0f} s[/]", highlight=False)
     return figures

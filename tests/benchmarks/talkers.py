@@ -20,6 +20,7 @@ SOUND = bytes(range(256)) * 10
 DUPLEX = "/v1/realtime?duplex=1&autostart=0"
 DELTA = b'{"type":"response.output_audio.delta"'
 ACK_EVERY = 16
+PING = 0x89
 
 
 def text_frame(message: bytes) -> bytes:
@@ -156,7 +157,10 @@ class Talker(asyncio.Protocol):
                 length, head = int.from_bytes(data[at + 2 : at + 10], "big"), 10
             if size - at < head + length:
                 break
-            self._message(data, at + head, length)
+            if data[at] == PING:
+                self._pong(data[at + head : at + head + length])
+            else:
+                self._message(data, at + head, length)
             at += head + length
         self._rest = data[at:]
 
@@ -173,11 +177,15 @@ class Talker(asyncio.Protocol):
         elif not self.opened.done() and data.startswith(b'{"type":"session.created"', at):
             self.opened.set_result(None)
 
+    def _pong(self, payload: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(bytes((0x8A, 0x80 | len(payload))) + bytes(4) + payload)
+
     def _acknowledge(self, message: bytes) -> None:
         self._since_ack = 0
         begin = message.find(b'"server_event_seq":') + 19
         number = int(message[begin : message.find(b",", begin)])
-        self.write(event("session.event.ack", server_event_seq=number))
+        self.write(event("session.event_ack", server_event_seq=number))
 
 
 class Crowd:
