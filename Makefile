@@ -1,5 +1,5 @@
 # Antiphon: every target sets up what it needs in .venv, may be run again at any time, and needs no network
-# once it has been run. `make` alone explains.
+# once it has been run. `make` alone explains. Prepared models lie in a cache outside (ANTIPHON_CACHE).
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -69,14 +69,24 @@ clean: ## remove what builds, tests and tools left behind (the environment stays
 	@rm -rf build dist out .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
 	@find events sessions stages kernels engine transport tests src -name __pycache__ -type d -prune -exec rm -rf {} +
 
-distclean: clean ## clean, and remove the environment too
+distclean: clean ## clean, and remove the environment too (the prepared models stay in ANTIPHON_CACHE)
 	@rm -rf $(VENV)
 
 # --- the environment ---------------------------------------------------------------------------------------
 
-core: $(VENV)/.stamp-core
-voice: $(VENV)/.stamp-voice
-dev: $(VENV)/.stamp-dev
+# A stamp says that an installation ended, not that all of it is still there: a package that is gone is noticed by
+# looking, and then the installation is done again.
+MISSING := $(BIN)/python -m antiphon.transport.cli_doctor
+AGAIN = { rm -f $(VENV)/.stamp-core $(VENV)/.stamp-$@; $(MAKE) --no-print-directory $(VENV)/.stamp-$@; }
+
+core: $(VENV)/.stamp-core ## install the engine and the command line
+	@$(MISSING) core 2> /dev/null || $(AGAIN)
+
+voice: $(VENV)/.stamp-voice ## install the spoken pipeline too, or what is missing of it
+	@$(MISSING) core voice demo 2> /dev/null || $(AGAIN)
+
+dev: $(VENV)/.stamp-dev ## install the tools of `test`, `check` and `format`
+	@$(MISSING) core dev 2> /dev/null || $(AGAIN)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

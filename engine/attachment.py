@@ -10,10 +10,10 @@ from antiphon.events.commands import ClientCommand, CloseSession, ConfirmAttachm
 from antiphon.events.config import Dialect
 
 from .clock import Clock
-from .cursor import Cursor
+from .cursor import Cursor, Patience
 from .errors import Refused
 from .feed import Feed
-from .ingress import AppendRequest, Ingress
+from .ingress import AppendRequest, Deferred, Ingress
 from .outcome import Outcome
 from .published import Published
 from .runner import Runner
@@ -88,17 +88,26 @@ class Attachment:
 
     # -- in --------------------------------------------------------------------------------------------------
 
-    def send(self, command: ClientCommand | CloseSession) -> None:
-        """Give the session a command; it keeps the order of this connection, except cancel-like ones."""
+    def send(self, command: ClientCommand | CloseSession, size: int = 0) -> None:
+        """Give the session a command; it keeps the order of this connection, but cancel-like ones pass sound.
+
+        `size` is its bytes on the wire: what waits is bounded by them.
+        """
         if self.current:
             self.heard()
-            self._serving.ingress.send(self.generation, command, self._refuse)
+            self._serving.ingress.send(self.generation, command, self._refuse, size)
 
     def append(self, request: AppendRequest) -> None:
         """Give the session sound. What cannot be taken is answered by an error event."""
         if self.current:
             self.heard()
             self._serving.ingress.append(self.generation, request, self._refuse)
+
+    def defer(self, request: Deferred) -> None:
+        """Give the session what can be understood only when the updates before it are decided."""
+        if self.current:
+            self.heard()
+            self._serving.ingress.defer(request, self._refuse)
 
     def acknowledge(self, number: int) -> None:
         """The client has seen every message up to `number`; it will not ask for them again.
@@ -146,12 +155,13 @@ class Attachment:
 
     def cursor(self) -> Cursor:
         """Return a reader that begins with the transaction which attached this connection."""
+        settings = self._serving.settings
         return Cursor(
             self.feed,
             self.entry.seq - 1,
             attachment=self.generation,
             generation=self.lease,
-            on_slow=self._slow,
+            patience=Patience(settings.slow_bytes, settings.slow_ms * 1000, self._slow),
         )
 
     async def replay(self) -> AsyncIterator[Published]:
@@ -172,11 +182,12 @@ class Attachment:
     # -- the end ---------------------------------------------------------------------------------------------
 
     async def detach(self, reason: DetachReason = "disconnect") -> None:
-        """Give the session up: it begins its grace, or ends if it cannot be resumed. Stale ones do nothing.
+        """Give the session up: it begins its grace, or ends if it cannot be resumed. Does nothing if
+        this connection serves it no longer.
 
         Returns when that is durable; a cancelled caller only stops waiting.
         """
-        if self.ended in ("replaced", "closed", "failed"):
+        if not self.current:
             return
         self.end("detached")
         done = anyio.Event()

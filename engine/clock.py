@@ -7,6 +7,9 @@ from collections.abc import Callable
 from itertools import count
 from typing import Protocol
 
+import anyio
+import anyio.lowlevel
+
 
 class Timer(Protocol):
     """Something that will happen once."""
@@ -17,7 +20,7 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """Time in whole microseconds."""
+    """Time in whole microseconds. A clock inherits from this, and with it `sleep_until`."""
 
     def monotonic_us(self) -> int:
         """Return a time that never goes back; its zero means nothing."""
@@ -31,8 +34,20 @@ class Clock(Protocol):
         """Call `callback` on the event loop when `monotonic_us()` has reached `us`, or soon if it has passed."""
         ...
 
+    async def sleep_until(self, us: int) -> None:
+        """Wait until `monotonic_us()` has reached `us`; when it has, only give the others their turn."""
+        if self.monotonic_us() >= us:
+            await anyio.lowlevel.checkpoint()
+            return
+        reached = anyio.Event()
+        timer = self.call_at(us, reached.set)
+        try:
+            await reached.wait()
+        finally:
+            timer.cancel()
 
-class SystemClock:
+
+class SystemClock(Clock):
     """The machine's time, with the running event loop's timers."""
 
     def monotonic_us(self) -> int:
@@ -58,7 +73,7 @@ class _VirtualTimer:
         self.callback = None
 
 
-class VirtualClock:
+class VirtualClock(Clock):
     """A clock that stands still until it is moved."""
 
     def __init__(self, start_us: int = 0, wall_us: int = 1_700_000_000_000_000) -> None:

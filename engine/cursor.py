@@ -7,24 +7,31 @@ from types import TracebackType
 from typing import Literal, Protocol, Self
 
 import anyio.lowlevel
+from msgspec import Struct
 
 from antiphon.events.audio import SampleRef
-from antiphon.events.events import AttachmentWithdrawn, SessionClosed, SessionDetached, SessionResumed
 from antiphon.events.log import EventLog, LogError, Samples, Transaction
 
 from .clock import Clock
 from .errors import Refused
-from .published import Published, deltas, published
+from .log_head import summarise
+from .published import Loss, Published, deltas, loss, published
 
-End = Literal["closed", "replaced", "detached", "withdrawn", "slow_consumer", "done"]
+End = Loss | Literal["slow_consumer", "done"]
 
-SLOW_BYTES = 16 * 1024 * 1024
-SLOW_US = 30_000_000
 YIELD_EVERY = 32
 """Entries handed out in one go before others get their turn (about 2 ms of encoding and sending)."""
 
 BATCH = 64
 SPAN_BYTES = 4 * 1024 * 1024
+
+
+class Patience(Struct, frozen=True):
+    """How far a reader may be behind, in bytes and in µs, and who is told when it is further."""
+
+    bytes: int
+    us: int
+    lost: Callable[[], None]
 
 
 class Source(Protocol):
@@ -35,12 +42,14 @@ class Source(Protocol):
     samples: Samples
     clock: Clock
     durable: int
+    number: int
     total: int
     epoch: int
     closed: bool
     failure: Refused | None
 
     def tail(self, seq: int) -> Published | None: ...
+    def age_us(self, number: int) -> int: ...
     def join(self, cursor: "Cursor") -> None: ...
     def leave(self, cursor: "Cursor") -> None: ...
 
@@ -49,8 +58,10 @@ class Cursor:
     """An asynchronous iterator over the durable transactions behind `after`, oldest first, without gaps.
 
     With `attachment` and `generation` it belongs to a connection and ends behind the transaction that takes
-    the session from it. With `until` it ends behind that sequence. It always ends behind `SessionClosed`, and
-    `end` then says why. It is a context manager; leaving it forgets it.
+    the session from it. With `until` it ends behind that sequence. With `patience` it ends when it is too far
+    behind: by bytes that became durable since it began, or by the age of the first public event that it has not
+    taken, once it has waited for one. It always ends behind `SessionClosed`, and `end` then says why. It is a
+    context manager; leaving it forgets it.
     """
 
     def __init__(
@@ -61,7 +72,7 @@ class Cursor:
         until: int | None = None,
         attachment: int | None = None,
         generation: int | None = None,
-        on_slow: Callable[[], None] | None = None,
+        patience: Patience | None = None,
     ) -> None:
         self.position = after
         self.end: End | None = None
@@ -69,23 +80,19 @@ class Cursor:
         self._until = until
         self._attachment = attachment
         self._generation = generation
-        self._on_slow = on_slow
+        self._patience = patience
         self._waiter: asyncio.Future[None] | None = None
         self._fetched: deque[Published] = deque()
         self._handed = 0
         self._seen = feed.total
-        self._at_head_us: int | None = None
+        self._number: int | None = None
+        """The last public number that it has taken. None until it has waited once: the past may be old."""
         feed.join(self)
 
     @property
     def epoch(self) -> int:
         """The latest durable epoch: audio of an older one need not be sent any more (DESIGN 5.11)."""
         return self._feed.epoch
-
-    @property
-    def lag_bytes(self) -> int:
-        """Bytes that became durable after this cursor began, and that it has not taken."""
-        return self._feed.total - self._seen
 
     def __aiter__(self) -> Self:
         return self
@@ -126,8 +133,10 @@ class Cursor:
         self._handed += 1
         if entry.end > self._seen:
             self._seen = entry.end
+        if self._number is not None and entry.number > self._number:
+            self._number = entry.number
         if entry.turning:
-            self.end = self._turned(entry)
+            self.end = loss(entry.transaction, self._attachment, self._generation)
         return entry
 
     def close(self) -> None:
@@ -149,10 +158,10 @@ class Cursor:
         """Something became durable: wake the reader, and see whether it is too far behind."""
         if self._waiter is not None:
             self.wake()
-        elif self._on_slow is not None and self._slow():
-            on_slow, self._on_slow = self._on_slow, None
+        elif self._patience is not None and self._slow(self._patience):
+            patience, self._patience = self._patience, None
             self.end = "slow_consumer"
-            on_slow()
+            patience.lost()
 
     def wake(self) -> None:
         """Let a waiting reader look again."""
@@ -160,12 +169,10 @@ class Cursor:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    def _slow(self) -> bool:
-        if self._feed.total - self._seen > SLOW_BYTES:
+    def _slow(self, patience: Patience) -> bool:
+        if self._feed.total - self._seen > patience.bytes:
             return True
-        # A reader that still catches up with the past is slow only by what came meanwhile.
-        since = self._at_head_us
-        return since is not None and self._feed.clock.monotonic_us() - since > SLOW_US
+        return self._number is not None and self._feed.age_us(self._number + 1) > patience.us
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -179,12 +186,12 @@ class Cursor:
             return
         self._handed = 0
         self._seen = feed.total
+        self._number = feed.number
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter
         finally:
             self._waiter = None
-            self._at_head_us = feed.clock.monotonic_us()
 
     async def _fetch(self) -> None:
         """Read a batch that is no longer in memory, with its sound."""
@@ -199,24 +206,11 @@ class Cursor:
             raise Refused("storage_unavailable", "The session's log cannot be read now.") from error
         for transaction in batch:
             mine = {ref: sound[ref] for ref in deltas(transaction)}
-            self._fetched.append(published(transaction, mine))
+            entry = published(transaction, mine)
+            entry.number = summarise(transaction).number
+            self._fetched.append(entry)
         if not batch:
             raise Refused("storage_unavailable", "A part of the session's log is missing.")
-
-    def _turned(self, entry: Published) -> End | None:
-        for event in entry.transaction.events:
-            match event:
-                case SessionClosed():
-                    return "closed"
-                case SessionResumed(attachment=attachment) if attachment > (self._attachment or attachment):
-                    return "replaced"
-                case SessionDetached(generation=generation) if generation == self._generation:
-                    return "detached"
-                case AttachmentWithdrawn(attachment=attachment) if attachment == self._attachment:
-                    return "withdrawn"
-                case _:
-                    pass
-        return None
 
 
 async def _sound(samples: Samples, session: str, batch: list[Transaction]) -> dict[SampleRef, bytes]:

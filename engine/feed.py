@@ -13,6 +13,9 @@ TAIL_ENTRIES = 256
 TAIL_BYTES = 512 * 1024
 MARK_BYTES = 64 * 1024
 """Grain of the account of unacknowledged bytes."""
+AGE_US = 1_000_000
+AGES = 64
+"""Grain of the account of ages, and how many are kept: over a minute, twice what a slow reader is given."""
 
 
 class Feed:
@@ -49,6 +52,8 @@ class Feed:
         self.acknowledged = 0
         """The last public number that a client has confirmed: what came before it is not replayed (D15)."""
         self._marks: deque[tuple[int, int]] = deque()
+        self._ages: deque[tuple[int, int]] = deque(maxlen=AGES)
+        """A public number, and when it became durable; the next one a second later or more."""
         self._confirmed_bytes = 0
         self._overflowed = False
 
@@ -58,7 +63,12 @@ class Feed:
         self.total += size
         entry.end = self.total
         self.durable = entry.transaction.seq
-        self.number = number
+        entry.number = number
+        if number > self.number:
+            now = self.clock.monotonic_us()
+            if not self._ages or now - self._ages[-1][1] >= AGE_US:
+                self._ages.append((self.number + 1, now))
+            self.number = number
         self.epoch = entry.epoch
         tail = self._tail
         tail.append(entry)
@@ -107,6 +117,13 @@ class Feed:
         index = seq - tail[0].transaction.seq if tail else -1
         return tail[index] if 0 <= index < len(tail) else None
 
+    def age_us(self, number: int) -> int:
+        """Return how long ago public number `number` became durable here, to the second; 0 if it is not."""
+        if number > self.number or not self._ages:
+            return 0
+        known = next((us for first, us in reversed(self._ages) if first <= number), self._ages[0][1])
+        return self.clock.monotonic_us() - known
+
     async def locate(self, number: int) -> int:
         """Return the sequence after which the messages numbered above `number` begin.
 
@@ -127,11 +144,6 @@ class Feed:
     def leave(self, cursor: Cursor) -> None:
         """Forget a reader; harmless when it is not known."""
         self._cursors.pop(id(cursor), None)
-
-    @property
-    def readers(self) -> int:
-        """How many cursors there are."""
-        return len(self._cursors)
 
     def _wake(self) -> None:
         for cursor in tuple(self._cursors.values()):

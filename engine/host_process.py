@@ -6,16 +6,19 @@ ends when the socket does: a parent that died takes its stages with it.
 
 import json
 import os
+import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import cast
 
-from antiphon.stages.base import AnyReport, Stage, StageUnavailable
+from antiphon.stages.base import AnyReport, Stage
 
 from .framing import AnySaid, HostReady, HostUnavailable, Splitter, decode_message, encode
-from .hosts import deliver
+from .hosts import cannot_load, deliver, guarded
 
 READ_BYTES = 1 << 18
 
@@ -47,29 +50,36 @@ def build(factory: str, arguments: str) -> Stage:
     return cast("Stage", made)
 
 
-def serve(line: socket.socket, stage: Stage) -> None:
-    """Load the stage and carry messages to it until the socket ends."""
+def serve(line: socket.socket, make: Callable[[], Stage]) -> None:
+    """Make and load the stage and carry messages to it until the socket ends."""
     out = _Line(line)
-    try:
-        stage.start(out.report)
-    except StageUnavailable as error:
-        out.say(HostUnavailable(str(error)))
-        stage.close()
-        return
-    out.say(HostReady())
+    stages: list[Stage] = []
+    error = guarded("make", lambda: stages.append(make()))
+    for stage in stages:
+        error = guarded("start", partial(stage.start, out.report))
+        if error is None:
+            out.say(HostReady())
+            _carry(line, stage, out)
+        guarded("close", stage.close)
+    if error is not None:
+        # Another process would fare no better: the parent does not start one.
+        out.say(HostUnavailable(cannot_load(error)))
+
+
+def _carry(line: socket.socket, stage: Stage, out: _Line) -> None:
     splitter = Splitter()
     while data := line.recv(READ_BYTES):
         for head, _ in splitter.feed(data):
             deliver(stage, decode_message(head), out.report)
-    stage.close()
 
 
 def main() -> None:
     """Run one stage process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends us in order
     fd, factory, arguments, niceness = sys.argv[1:5]
     os.nice(int(niceness))
     with socket.socket(fileno=int(fd)) as line:
-        serve(line, build(factory, arguments))
+        serve(line, partial(build, factory, arguments))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import assert_never
 
 import anyio
@@ -39,6 +40,32 @@ _log = structlog.get_logger()
 THREAD_NICENESS = 10
 """Stage threads give way to the event loop (DESIGN 6); a real-time class would need privileges."""
 
+MAILBOX = 4096
+"""Reports of a threaded stage that may wait; with more, the stage does (DESIGN 6)."""
+
+LOADING = "The model is still being loaded."
+CLOSED = "The server is shutting down."
+
+
+def guarded(doing: str, call: Callable[[], object]) -> Exception | None:
+    """Call into a stage or scorer; return what it raised (logged, unless it only lacks something), or None.
+
+    The boundary of the host: whatever a model's code raises, the host and the others that it serves go on.
+    """
+    try:
+        call()
+    except StageUnavailable as error:
+        return error
+    except Exception as error:
+        _log.exception("a stage raised an error", doing=doing)
+        return error
+    return None
+
+
+def cannot_load(error: Exception) -> str:
+    """Say in a sentence why a stage could not be made or started."""
+    return str(error) if isinstance(error, StageUnavailable) else f"cannot load: {type(error).__name__}"
+
 
 def failed(message: AnyMessage, error: Exception) -> list[AnyReport]:
     """Return what a stage that raised on `message` must be taken to have said (K16, K19)."""
@@ -54,76 +81,108 @@ def failed(message: AnyMessage, error: Exception) -> list[AnyReport]:
 
 def deliver(stage: Stage, message: AnyMessage, report: OnReport) -> None:
     """Hand one message to a stage; an exception fails its request and nothing else."""
-    try:
-        stage.handle(message)
-    except Exception as error:
-        _log.exception("stage failed", message=type(message).__name__)
+    error = guarded(type(message).__name__, partial(stage.handle, message))
+    if error is not None:
         for said in failed(message, error):
             report(said, b"")
 
 
 def scored(scorer: Scorer, streams: list[object], frames: list[bytes]) -> list[float] | None:
     """Score frames; None if the scorer raised, which costs these frames their scores and nothing else."""
-    try:
-        return scorer.score(streams, frames)
-    except Exception:
-        _log.exception("scorer failed", frames=len(frames))
-        return None
+    scores: list[float] = []
+    error = guarded("score", lambda: scores.extend(scorer.score(streams, frames)))
+    return scores if error is None else None
 
 
 class Mailbox:
-    """Reports on their way to the event loop: any thread puts them in, one wake-up takes all of them."""
+    """Reports on their way to the event loop: any thread puts them in, one wake-up takes all of them.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_report: OnReport) -> None:
+    Made on the loop's thread. `most`: another thread waits while so many are here; None: it never does, which
+    the loop needs of a stage that it calls itself.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_report: OnReport, most: int | None = None) -> None:
         self._loop = loop
         self._on_report = on_report
+        self._most = most
+        self._loop_thread = threading.get_ident()
         self._reports: deque[tuple[AnyReport, bytes]] = deque()
-        self._lock = threading.Lock()
+        self._room = threading.Condition()
         self._scheduled = False
+        self._paused = False
         self._closed = False
 
     def put(self, report: AnyReport, sound: bytes) -> None:
         """Take a report from any thread."""
-        with self._lock:
+        with self._room:
+            if self._most is not None and threading.get_ident() != self._loop_thread:
+                while len(self._reports) >= self._most and not self._closed:
+                    self._room.wait()
+            if self._closed:
+                return
             self._reports.append((report, sound))
-            if self._scheduled or self._closed:
+            if self._scheduled or self._paused:
                 return
             self._scheduled = True
         self._loop.call_soon_threadsafe(self._drain)
 
+    def pause(self, paused: bool) -> None:
+        """Keep what comes from here on, or let it go."""
+        with self._room:
+            self._paused = paused
+            if paused or self._scheduled or not self._reports:
+                return
+            self._scheduled = True
+        self._loop.call_soon(self._drain)
+
     def close(self) -> None:
         """Deliver nothing from here on."""
-        with self._lock:
+        with self._room:
             self._closed = True
             self._reports.clear()
+            self._room.notify_all()
 
     def _drain(self) -> None:
-        with self._lock:
-            reports, self._reports = self._reports, deque()
+        with self._room:
             self._scheduled = False
+            if self._paused:
+                return
+            reports, self._reports = self._reports, deque()
+            if self._most is not None:
+                self._room.notify_all()
         for report, sound in reports:
             self._on_report(report, sound)
 
 
 class BaseHost:
-    """What the hosts share: effects become messages, and being ready is an event."""
+    """What the hosts share: effects become messages, and being ready is a level that may fall again."""
 
     def __init__(self) -> None:
+        self.known = anyio.Event()
         self.unavailable: str | None = None
-        self._ready = False
-        self._known = anyio.Event()
+        self._waiting: str | None = LOADING
 
     @property
     def ready(self) -> bool:
         """Whether the stage is loaded and takes work now."""
-        return self._ready
+        return self.not_ready is None
+
+    @property
+    def not_ready(self) -> str | None:
+        """Why the stage takes no work now; None if it is ready."""
+        return self.unavailable or self._waiting
 
     async def wait_ready(self) -> None:
         """Wait until the stage is loaded, or cannot be."""
-        await self._known.wait()
+        while not self.known.is_set():
+            await self.known.wait()
 
     def send(self, message: AnyMessage) -> None:
         """Carry a message to the stage."""
+        raise NotImplementedError
+
+    def pause(self, paused: bool) -> None:
+        """Hold reports back, or let them come again."""
         raise NotImplementedError
 
     def submit(self, effect: SubmitToStage, sound: Sound) -> None:
@@ -147,13 +206,18 @@ class BaseHost:
         self.send(Release(requests=effect.requests))
 
     def _loaded(self) -> None:
-        self._ready = True
-        self._known.set()
+        self.unavailable = self._waiting = None
+        self.known.set()
 
     def _cannot_load(self, reason: str) -> None:
-        self._ready = False
         self.unavailable = reason
-        self._known.set()
+        self.known.set()
+
+    def _wait_for(self, reason: str) -> None:
+        """Take no work from here on, until the stage is loaded (again) or cannot be."""
+        self._waiting = reason
+        if self.known.is_set():
+            self.known = anyio.Event()
 
 
 class InlineHost(BaseHost):
@@ -171,20 +235,25 @@ class InlineHost(BaseHost):
         self._on_report = on_report
         self._mailbox = Mailbox(asyncio.get_running_loop(), on_report)
         self._loop_thread = threading.get_ident()
-        try:
-            self._stage.start(self._report)
-        except StageUnavailable as error:
-            self._cannot_load(str(error))
-        else:
+        error = guarded("start", partial(self._stage.start, self._report))
+        if error is None:
             self._loaded()
+        else:
+            self._cannot_load(cannot_load(error))
 
     def send(self, message: AnyMessage) -> None:
         """Let the stage handle the message now; its reports only fill inboxes."""
-        if self._ready:
+        reason = self.not_ready
+        if reason is None:
             deliver(self._stage, message, self._report)
         else:
-            for said in failed(message, StageUnavailable(self.unavailable or "not started")):
+            for said in failed(message, StageUnavailable(reason)):
                 self._report(said, b"")
+
+    def pause(self, paused: bool) -> None:
+        """Hold back what the stage's own threads report; what it says to a message is there at once."""
+        if self._mailbox is not None:
+            self._mailbox.pause(paused)
 
     def _report(self, report: AnyReport, sound: bytes) -> None:
         if self._on_report is None or self._mailbox is None:
@@ -198,8 +267,9 @@ class InlineHost(BaseHost):
         """Close the stage."""
         if self._mailbox is not None:
             self._mailbox.close()
-            self._mailbox, self._on_report, self._ready = None, None, False
-            self._stage.close()
+            self._mailbox, self._on_report = None, None
+            self._wait_for(CLOSED)
+            guarded("close", self._stage.close)
 
 
 class ThreadHost(BaseHost):
@@ -216,7 +286,7 @@ class ThreadHost(BaseHost):
     async def start(self, on_report: OnReport) -> None:
         """Start the thread, which loads the stage."""
         loop = asyncio.get_running_loop()
-        mailbox = self._mailbox = Mailbox(loop, on_report)
+        mailbox = self._mailbox = Mailbox(loop, on_report, MAILBOX)
         self._thread = threading.Thread(target=self._run, args=(loop, mailbox), name=self._name, daemon=True)
         self._thread.start()
 
@@ -228,18 +298,22 @@ class ThreadHost(BaseHost):
             for said in failed(message, StageUnavailable(self.unavailable)):
                 self._mailbox.put(said, b"")
 
+    def pause(self, paused: bool) -> None:
+        """Hold reports back; the stage waits when the mailbox is full."""
+        if self._mailbox is not None:
+            self._mailbox.pause(paused)
+
     def _run(self, loop: asyncio.AbstractEventLoop, mailbox: Mailbox) -> None:
         lower = min(19, os.getpriority(os.PRIO_PROCESS, 0) + THREAD_NICENESS)
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), lower)
-        try:
-            self._stage.start(mailbox.put)
-        except StageUnavailable as error:
-            self._tell(loop, self._refuse_all, str(error))
-        else:
+        error = guarded("start", partial(self._stage.start, mailbox.put))
+        if error is None:
             self._tell(loop, self._loaded)
             while (message := self._messages.get()) is not None:
                 deliver(self._stage, message, mailbox.put)
-        self._stage.close()
+        else:
+            self._tell(loop, self._refuse_all, cannot_load(error))
+        guarded("close", self._stage.close)
 
     def _refuse_all(self, reason: str) -> None:
         self._cannot_load(reason)
@@ -258,7 +332,7 @@ class ThreadHost(BaseHost):
         if self._mailbox is not None:
             self._mailbox.close()
             self._mailbox = None
-        self._ready = False
+        self._wait_for(CLOSED)
         if self._thread is not None:
             thread, self._thread = self._thread, None
             self._messages.put(None)

@@ -11,8 +11,6 @@ from antiphon.events.audio import AudioFormat
 from antiphon.events.commands import (
     AnyCommand,
     AppendAudio,
-    BargeIn,
-    CancelInput,
     ClearInput,
     ClientCommand,
     CloseSession,
@@ -20,10 +18,12 @@ from antiphon.events.commands import (
     ReportRefusal,
     UpdateSession,
 )
+from antiphon.events.config import SessionConfig
 
 from .errors import Refused
+from .inbox import CLEARING, CLIENT_INBOX, REFUSALS_INBOX, URGENT_INBOX, place, urgent
 from .pcm import Resampler, decode, level
-from .runner import URGENT, Runner
+from .runner import Runner
 from .scoring import RATE as SCORING_RATE
 from .scoring import Scores, ScoringService, ScoringStream
 
@@ -51,12 +51,26 @@ Passing = ClientCommand | CloseSession | ReportRefusal
 """What leaves for the runner."""
 
 
-class _Raw(Struct):
-    """Something that came behind an undecided update: what it means is not known yet."""
+class Deferred(Struct, frozen=True, kw_only=True):
+    """A request that means something only under the configuration in force when its turn comes.
 
-    attachment: int
-    what: AppendRequest | Passing
-    refuse: Refuse
+    `understand` is called with it, once, and hands on what comes of it; `size` bytes are held until then.
+    `sound` True: an append.
+    """
+
+    understand: Callable[[SessionConfig], None]
+    size: int
+    sound: bool = False
+    event_id: str | None = None
+    client_seq: int | None = None
+
+
+class _Held(Struct):
+    """Something that came behind an undecided update. `droppable`: sound that a cancel passes."""
+
+    go_on: Callable[[], None]
+    size: int = 0
+    droppable: bool = False
 
 
 class _Slot(Struct):
@@ -64,6 +78,7 @@ class _Slot(Struct):
 
     command: Passing
     sound: bytes = b""
+    size: int = 0
     ready: bool = True
 
 
@@ -71,11 +86,11 @@ class Ingress:
     """The input of one live session; it survives reconnects, because the resampler and the scorer do.
 
     Everything passes at once unless something before it waits: an append for its scores, or anything for an
-    `UpdateSession` that is not decided yet, since it may change what bytes mean. Cancel-like commands never
-    wait, unless they are counted (`client_seq`): exactly-once keeps the order.
+    `UpdateSession` that is not decided yet, since it may change what bytes mean. Cancel-like commands pass sound
+    that waits, here as in the runner's inbox; see there.
     """
 
-    def __init__(self, runner: Runner, scoring: ScoringService | None) -> None:
+    def __init__(self, runner: Runner, scoring: ScoringService) -> None:
         self._runner = runner
         self._scoring = scoring
         self._stream: ScoringStream | None = None
@@ -83,47 +98,81 @@ class Ingress:
         self._source: AudioFormat | None = None
         self._rate = runner.session.capabilities.input_format.rate
         self._slots: deque[_Slot] = deque()
-        self._raw: deque[_Raw] = deque()
+        self._held: deque[_Held] = deque()
         self._updating = False
         self._waiting_bytes = 0
+        self._deaf = False
+        """Whether the client was told that nothing here can tell whether it speaks."""
 
     @property
     def reserved(self) -> int:
         """Bytes of input that are somewhere between the socket and the answer (E13)."""
-        return self._waiting_bytes + self._runner.queued_bytes + self._runner.session.input.reserved
+        return self._waiting_bytes + self._runner.inbox.queued_bytes + self._runner.session.input.reserved
 
-    def send(self, attachment: int, command: ClientCommand | CloseSession, refuse: Refuse) -> None:
-        """Take a command of the connection `attachment`."""
-        if type(command) in URGENT and not _counted(command):
-            if isinstance(command, BargeIn | CancelInput):
-                self._drop()
-            self._runner.post(_known(command))
-        elif self._runner.full:
-            refuse(Refused("input_backpressure", "Too many commands are waiting."), *_names(command))
+    def send(self, attachment: int, command: ClientCommand | CloseSession, refuse: Refuse, size: int = 0) -> None:
+        """Take a command of the connection `attachment` that has `size` bytes on the wire."""
+        passes = urgent(command)
+        no_room = self._no_room(0, URGENT_INBOX) if passes else self._no_room(size)
+        if no_room is not None:
+            refuse(no_room, *_names(command))
+        elif passes:
+            self._overtake(attachment, command, refuse)
         elif self._updating:
-            self._raw.append(_Raw(attachment, command, refuse))
+            self._hold(lambda: self._command(attachment, command, refuse, size), size)
         else:
-            self._command(attachment, command, refuse)
+            self._command(attachment, command, refuse, size)
 
     def append(self, attachment: int, request: AppendRequest, refuse: Refuse) -> None:
         """Take sound. Over credit or undecodable it is refused at once, and nothing of it is kept."""
         size = len(request.data)
-        limit = self._runner.session.limits.input_bytes
-        if self._runner.full or self.reserved + size > limit:
-            text = f"More than {limit} bytes of audio are waiting."
-            refuse(Refused("input_backpressure", text), request.event_id, request.client_seq)
+        no_room = self._no_room(size)
+        if no_room is not None:
+            refuse(no_room, request.event_id, request.client_seq)
         elif self._updating:
-            self._waiting_bytes += size
-            self._raw.append(_Raw(attachment, request, refuse))
+            self._hold(
+                lambda: self._append(attachment, request, refuse), size, droppable=request.client_seq is None
+            )
         else:
             self._append(attachment, request, refuse)
 
-    def report(self, refusal: ReportRefusal) -> None:
-        """Take a refusal: the client hears it behind the answers to what it sent before."""
-        if self._updating:
-            self._raw.append(_Raw(refusal.attachment, refusal, _never))
+    def defer(self, request: Deferred, refuse: Refuse) -> None:
+        """Let a request be understood: now, or behind the updates that are not decided yet."""
+        if not self._updating:
+            request.understand(self._runner.session.config)
+            return
+        no_room = self._no_room(request.size)
+        if no_room is not None:
+            refuse(no_room, request.event_id, request.client_seq)
         else:
-            self._leave(refusal, b"")
+            droppable = request.sound and request.client_seq is None
+            understand = request.understand
+            self._hold(lambda: understand(self._runner.session.config), request.size, droppable=droppable)
+
+    def report(self, refusal: ReportRefusal) -> None:
+        """Take a refusal: the client hears it behind the answers to what it sent before.
+
+        Where far too much waits it is dropped. If it was counted, the commands behind it are refused as a gap,
+        and the client has to send again from there.
+        """
+        if self._waiting >= REFUSALS_INBOX:
+            return
+        if self._updating:
+            self._hold(lambda: self._leave(refusal, b"", 0))
+        else:
+            self._leave(refusal, b"", 0)
+
+    @property
+    def _waiting(self) -> int:
+        return self._runner.inbox.clients + len(self._slots) + len(self._held)
+
+    def _no_room(self, size: int, most: int = CLIENT_INBOX) -> Refused | None:
+        """Return the refusal of something with `size` bytes, None if there is room for it."""
+        if self._waiting >= most:
+            return Refused("input_backpressure", "Too many commands are waiting.")
+        limit = self._runner.session.limits.input_bytes
+        if size and self.reserved + size > limit:
+            return Refused("input_backpressure", f"More than {limit} bytes of input are waiting.")
+        return None
 
     # -- sound -----------------------------------------------------------------------------------------------
 
@@ -166,13 +215,16 @@ class Ingress:
 
     def _score(self, command: AppendAudio, sound: bytes, refuse: Refuse, *, detected: bool) -> None:
         """Give the append its scores, if the session has server VAD, and its place."""
-        if not detected or self._scoring is None or self._rate != SCORING_RATE:
-            self._stream = None
-            self._leave(command, sound)
+        if not detected or self._rate != SCORING_RATE:
+            if detected and not self._deaf:
+                text = f"Voice activity cannot be told at {self._rate} Hz."
+                refuse(Refused("server_vad_unavailable", text), command.event_id, None)
+            self._stream, self._deaf = None, detected
+            self._leave(command, sound, command.wire_bytes)
             return
         if self._stream is None:
             self._stream = self._scoring.new_stream()
-        slot = _Slot(command, sound, ready=False)
+        slot = _Slot(command, sound, command.wire_bytes, ready=False)
         self._slots.append(slot)
         self._waiting_bytes += command.wire_bytes
 
@@ -185,62 +237,73 @@ class Ingress:
 
         self._scoring.submit(self._stream, sound, done)
 
-    def _drop(self) -> None:
-        """Forget the sound that waits: what comes now clears the input anyway."""
-        self._resampler = None
-        self._stream = None
-        self._slots = deque(slot for slot in self._slots if not _droppable(slot.command))
-        self._raw = deque(
-            raw for raw in self._raw if not (isinstance(raw.what, AppendRequest) and raw.what.client_seq is None)
-        )
-        self._waiting_bytes = sum(len(raw.what.data) for raw in self._raw if isinstance(raw.what, AppendRequest))
-        self._waiting_bytes += sum(
-            slot.command.wire_bytes for slot in self._slots if isinstance(slot.command, AppendAudio)
-        )
-        self._pump()
-
     # -- order -----------------------------------------------------------------------------------------------
 
-    def _command(self, attachment: int, command: Passing, refuse: Refuse) -> None:
+    def _overtake(self, attachment: int, command: ClientCommand | CloseSession, refuse: Refuse) -> None:
+        """Let a cancel-like command pass the sound that waits, or drop that, up to the last other command."""
+        clears = type(command) in CLEARING
+        if self._updating:
+            at = place(self._held, _may_be_passed)
+            while clears and len(self._held) > at:
+                self._waiting_bytes -= self._held.pop().size
+            if at:
+                self._held.insert(at, _Held(lambda: self._command(attachment, command, refuse)))
+                return
+        if clears:
+            self._forget_sound()
+        at = place(self._slots, _droppable)
+        while clears and len(self._slots) > at:
+            self._waiting_bytes -= self._slots.pop().size
+        if at:
+            self._slots.insert(at, _Slot(command))
+        else:
+            self._post(command, b"", 0)
+
+    def _forget_sound(self) -> None:
+        """Begin anew with the next sound: what comes before it is dropped."""
+        self._resampler = None
+        self._stream = None
+
+    def _command(self, attachment: int, command: Passing, refuse: Refuse, size: int = 0) -> None:
         if isinstance(command, CommitInput):
             self._flush(attachment, refuse)
-        elif isinstance(command, ClearInput | CancelInput):
+        elif isinstance(command, ClearInput):
             self._resampler = None
+        elif type(command) in CLEARING:
+            self._forget_sound()
         elif isinstance(command, UpdateSession):
             self._updating = True
-        self._leave(command, b"")
+        self._leave(command, b"", size)
 
-    def _leave(self, command: Passing, sound: bytes) -> None:
+    def _hold(self, go_on: Callable[[], None], size: int = 0, *, droppable: bool = False) -> None:
+        self._waiting_bytes += size
+        self._held.append(_Held(go_on, size, droppable))
+
+    def _leave(self, command: Passing, sound: bytes, size: int) -> None:
         if self._slots:
-            self._waiting_bytes += command.wire_bytes if isinstance(command, AppendAudio) else 0
-            self._slots.append(_Slot(command, sound))
+            self._waiting_bytes += size
+            self._slots.append(_Slot(command, sound, size))
         else:
-            self._post(command, sound)
+            self._post(command, sound, size)
 
-    def _post(self, command: Passing, sound: bytes) -> None:
-        if isinstance(command, UpdateSession):
-            self._runner.post(_known(command), taken=self._updated)
-        else:
-            self._runner.post(_known(command), sound)
+    def _post(self, command: Passing, sound: bytes, size: int) -> None:
+        taken = self._updated if isinstance(command, UpdateSession) else None
+        self._runner.post(_known(command), sound, taken=taken, size=size)
 
     def _pump(self) -> None:
         """Let everything leave that has nothing to wait for any more."""
         while self._slots and self._slots[0].ready:
             slot = self._slots.popleft()
-            if isinstance(slot.command, AppendAudio):
-                self._waiting_bytes -= slot.command.wire_bytes
-            self._post(slot.command, slot.sound)
+            self._waiting_bytes -= slot.size
+            self._post(slot.command, slot.sound, slot.size)
 
     def _updated(self) -> None:
         """An update was decided: what came behind it can be understood now, up to the next one."""
         self._updating = False
-        while self._raw and not self._updating:
-            raw = self._raw.popleft()
-            if isinstance(raw.what, AppendRequest):
-                self._waiting_bytes -= len(raw.what.data)
-                self._append(raw.attachment, raw.what, raw.refuse)
-            else:
-                self._command(raw.attachment, raw.what, raw.refuse)
+        while self._held and not self._updating:
+            held = self._held.popleft()
+            self._waiting_bytes -= held.size
+            held.go_on()
 
 
 def _known(command: Passing) -> AnyCommand:
@@ -248,21 +311,17 @@ def _known(command: Passing) -> AnyCommand:
     return cast("AnyCommand", command)
 
 
-def _counted(command: ClientCommand | CloseSession) -> bool:
-    return isinstance(command, ClientCommand) and command.client_seq is not None
+def _may_be_passed(held: _Held) -> bool:
+    return held.droppable
 
 
-def _droppable(command: Passing) -> bool:
-    return isinstance(command, AppendAudio) and command.client_seq is None
+def _droppable(slot: _Slot) -> bool:
+    return isinstance(slot.command, AppendAudio) and slot.command.client_seq is None
 
 
 def _names(command: ClientCommand | CloseSession) -> tuple[str | None, int | None]:
     """Return the `event_id` and the `client_seq` of a command."""
     return (command.event_id, command.client_seq) if isinstance(command, ClientCommand) else (None, None)
-
-
-def _never(_refused: Refused, _event_id: str | None, _client_seq: int | None) -> None:
-    """A refusal is not refused again."""
 
 
 def _verdict(request: AppendRequest, pcm16: bytes, threshold: float) -> bool:

@@ -6,15 +6,15 @@ from collections.abc import Callable
 import anyio
 
 from antiphon.events.commands import AnyCommand
-from antiphon.events.events import AttachmentWithdrawn, SessionClosed, SessionDetached, SessionResumed
 from antiphon.sessions import core
 
 from .attachment import Attachment, Ended
 from .clock import Clock
+from .inbox import Prepare
 from .ingress import Ingress
 from .outcome import Outcome
-from .published import Published
-from .runner import Prepare, Runner
+from .published import Published, loss
+from .runner import Runner
 from .scoring import ScoringService
 from .settings import HubSettings
 
@@ -58,28 +58,18 @@ class Live:
 
     def attach(self, attachment: Attachment) -> None:
         """Let a connection serve the session in place of the last one."""
-        if self.current is not None and self.current.generation != attachment.generation:
-            self.current.end("replaced")
+        self.end("replaced")
         self.current = attachment
 
     def turned(self, entry: Published) -> None:
         """A durable transaction may have taken the session from the connection that serves it."""
         here = self.current
-        for event in entry.transaction.events:
-            if isinstance(event, SessionClosed):
-                self._closed = True
-                self.end("closed")
-            if here is None:
-                continue
-            match event:
-                case SessionResumed(attachment=attachment) if attachment != here.generation:
-                    self.end("replaced")
-                case SessionDetached(generation=generation) if generation == here.lease:
-                    self.end("detached")
-                case AttachmentWithdrawn(attachment=attachment) if attachment == here.generation:
-                    self.end("detached")
-                case _:
-                    pass
+        known = (None, None) if here is None else (here.generation, here.lease)
+        lost = loss(entry.transaction, *known)
+        if lost == "closed":
+            self._closed = True
+        if lost is not None:
+            self.end("detached" if lost == "withdrawn" else lost)
 
     def end(self, why: Ended) -> None:
         """Nobody serves the session any more."""

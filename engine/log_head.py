@@ -60,6 +60,8 @@ class Opened(Struct, frozen=True):
 
     dialect: str
     model: str
+    plugin: str
+    plugin_version: str
     opened_us: int
 
 
@@ -82,7 +84,9 @@ def summarise(transaction: Transaction) -> Summary:
         if event.number:
             number = event.number + event.count - 1
         if isinstance(event, SessionOpened):
-            opened = Opened(event.view.dialect, event.view.config.model, event.wall_us)
+            opened = Opened(
+                event.view.dialect, event.view.config.model, event.plugin, event.plugin_version, event.wall_us
+            )
         elif isinstance(event, SessionClosed):
             closed = True
     return Summary(number, opened, closed)

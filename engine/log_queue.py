@@ -154,23 +154,27 @@ class ThreadQueue(Generic[WorkT]):
         self._outcomes = Outcomes()
         self._waiting: SimpleQueue[WorkT | None] = SimpleQueue()
         self._ended = False
+        self._ending = threading.Lock()
+        """Held to look at `_ended` and act on it: what is put while the writer ends is taken or refused."""
         # A daemon: a program that ends without closing loses what a killed one does, and does not hang.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def put(self, work: WorkT) -> None:
         """Take it; never waits."""
-        if self._ended:
-            work.error = Unavailable("the log is closed")
-            self._outcomes.soon([work])
-        else:
-            self._waiting.put(work)
+        with self._ending:
+            if not self._ended:
+                self._waiting.put(work)
+                return
+        work.error = Unavailable("the log is closed")
+        self._outcomes.soon([work])
 
     async def aclose(self) -> None:
         """Perform and deliver all that waits, and take nothing more."""
-        if not self._ended:
-            self._ended = True
-            self._waiting.put(None)
+        with self._ending:
+            if not self._ended:
+                self._ended = True
+                self._waiting.put(None)
         with CancelScope(shield=True):
             await to_thread.run_sync(self._thread.join)
 
@@ -203,7 +207,8 @@ class ThreadQueue(Generic[WorkT]):
 
     def _abandon(self, batch: list[WorkT]) -> None:
         """Answer what a fault of ours left behind, so that nobody waits for ever; nothing after a clean end."""
-        self._ended = True
+        with self._ending:
+            self._ended = True
         while True:
             if batch:
                 _died(batch)

@@ -1,6 +1,7 @@
 """The log in memory: for tests, and for a server whose sessions need not outlive it."""
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Sequence
 from typing import Literal
 
@@ -21,6 +22,9 @@ from .log_head import Head, Opened, summarise
 from .log_queue import Answer, Outcomes
 from .sample_store import MemorySamples, check_sizes
 
+KEPT_CLOSED = 100
+"""Sessions that have ended, and are kept to be looked at."""
+
 
 class _Kept:
     """What is kept of one session; `numbers` holds the highest message number up to each transaction."""
@@ -37,14 +41,19 @@ class _Kept:
 
 
 class MemoryLog:
-    """An `EventLog` that dies with the process; a record is there when `append` returns, and settled soon after."""
+    """An `EventLog` that dies with the process; a record is there when `append` returns, and settled soon after.
 
-    def __init__(self, samples: MemorySamples | None = None) -> None:
+    Of the sessions that have ended, the last `kept_closed` are remembered, with their sound.
+    """
+
+    def __init__(self, samples: MemorySamples | None = None, *, kept_closed: int = KEPT_CLOSED) -> None:
         """Start empty; must be made on the loop that will use it."""
         self.samples = samples if samples is not None else MemorySamples()
         self._sessions: dict[str, _Kept] = {}
         self._outcomes = Outcomes()
         self._closed = False
+        self._kept_closed = kept_closed
+        self._ended: deque[str] = deque()
 
     async def acquire(self, session: str) -> int:
         """Return a new term (see `EventLog.acquire`)."""
@@ -64,7 +73,7 @@ class MemoryLog:
         answer = Answer(settled, self._refuses(kept, transaction))
         if kept is not None and answer.error is None:
             self.samples.write(session, samples)
-            self._record(kept, transaction)
+            self._record(session, kept, transaction)
         elif kept is not None and answer.error is not None:
             kept.head.fail(transaction.term, answer.error)
         self._outcomes.soon([answer])
@@ -76,14 +85,18 @@ class MemoryLog:
             return Fenced("nobody acquired the session")
         return kept.head.refuses(transaction)
 
-    def _record(self, kept: _Kept, transaction: Transaction) -> None:
+    def _record(self, session: str, kept: _Kept, transaction: Transaction) -> None:
         summary = summarise(transaction)
         kept.head.advance(transaction, summary.number)
         kept.transactions.append(transaction)
         kept.numbers.append(kept.head.number)
         kept.last_at = transaction.at
         kept.opened = summary.opened or kept.opened
-        kept.closed = kept.closed or summary.closed
+        if summary.closed and not kept.closed:
+            kept.closed = True
+            self._ended.append(session)
+            if len(self._ended) > self._kept_closed:
+                self._forget(self._ended.popleft())
 
     async def read(self, session: str, after: int, limit: int = 1000) -> list[Transaction]:
         """Return transactions (see `EventLog.read`)."""
@@ -126,6 +139,11 @@ class MemoryLog:
 
     async def delete(self, session: str) -> None:
         """Forget the session, its snapshot and its samples."""
+        if session in self._ended:
+            self._ended.remove(session)
+        self._forget(session)
+
+    def _forget(self, session: str) -> None:
         self._sessions.pop(session, None)
         self.samples.forget(session)
 
@@ -148,6 +166,8 @@ def _row(session: str, kept: _Kept, opened: Opened) -> SessionRow:
         state="closed" if kept.closed else "open",
         dialect=opened.dialect,
         model=opened.model,
+        plugin=opened.plugin,
+        plugin_version=opened.plugin_version,
         opened_us=opened.opened_us,
         at=kept.last_at,
         term=kept.head.term,

@@ -1,22 +1,23 @@
 """What callers ask of the hub, and the commands that these become."""
 
-import hmac
-
 import msgspec
 from msgspec import Struct, UnsetType
 from msgspec.structs import replace
 
 from antiphon.events.commands import AnyCommand, OpenSession, ResumeSession
-from antiphon.events.config import ConfigPatch, Dialect, merged
+from antiphon.events.config import ConfigPatch, Dialect
+from antiphon.events.events import SessionResumed
 from antiphon.events.ids import new_session_id
 from antiphon.sessions import core
 from antiphon.sessions.plugins import SessionPlugin
 
+from .attachment import Granted
 from .clock import Clock
 from .defaults import default_config, default_limits, resumable, session_prefix
-from .errors import Refused, Resync
+from .errors import Refused
 from .feed import Feed
-from .runner import Prepare
+from .inbox import Prepare
+from .published import Published
 from .settings import HubSettings
 from .tokens import digest, token
 
@@ -82,21 +83,21 @@ def opening_command(
     voice = capabilities.voices[0] if capabilities.voices else "default"
     config = default_config(opening.dialect, settings, capabilities, model=model, voice=voice)
     session = new_session_id(session_prefix(opening.dialect))
-    command = OpenSession(
-        session=session,
-        control_id=opening.control_id,
-        dialect=opening.dialect,
-        plugin=plugin.name,
-        plugin_version=plugin.version,
-        capabilities=capabilities,
-        config=replace(merged(config, opening.patch), model=model),
-        limits=default_limits(opening.dialect, settings),
-        wall_us=clock.wall_us(),
-        token_digest=digest(token(secret, session, 1)) if keeps else None,
-        by_update=opening.by_update,
-        event_id=opening.event_id,
-    )
     try:
+        command = OpenSession(
+            session=session,
+            control_id=opening.control_id,
+            dialect=opening.dialect,
+            plugin=plugin.name,
+            plugin_version=plugin.version,
+            capabilities=capabilities,
+            config=replace(core.patched(config, opening.patch), model=model),
+            limits=default_limits(opening.dialect, settings),
+            wall_us=clock.wall_us(),
+            token_digest=digest(token(secret, session, 1)) if keeps else None,
+            by_update=opening.by_update,
+            event_id=opening.event_id,
+        )
         core.decide(core.new(), command, 0, {plugin.name: plugin})
     except core.Refusal as refusal:
         raise Refused(refusal.code, refusal.message, param=refusal.param) from None
@@ -104,7 +105,7 @@ def opening_command(
 
 
 def resume_command(resumption: Resumption) -> ResumeSession:
-    """Return the command; its new token's digest is filled in when it is decided."""
+    """Return the command; what `resume_preparation` knows is filled in when it is decided."""
     return ResumeSession(
         control_id=resumption.control_id,
         presented=digest(resumption.token),
@@ -116,19 +117,35 @@ def resume_command(resumption: Resumption) -> ResumeSession:
 def resume_preparation(feed: Feed, secret: bytes, settings: HubSettings) -> Prepare:
     """Return what completes a resume just before it is decided.
 
-    The token follows from the attachment that the session will then have. The check for a gap stands between
-    the checks of the core (WIRE 8.3): a wrong token must hear that, and nothing about the journal.
+    The token follows from the attachment that the session will then have. Whether messages are missing is for
+    the core to say, at its place among the checks (D22): a wrong token must hear that, and nothing else.
     """
 
     def prepare(session: core.Session, command: AnyCommand) -> AnyCommand:
         if not isinstance(command, ResumeSession):
             return command
-        lease = session.lease
-        known = [held for held in (lease.token, lease.previous_token) if held is not None]
-        fits = any(hmac.compare_digest(held, command.presented) for held in known)
-        repeated = command.control_id in lease.controls
-        if fits and not repeated and not feed.replayable(command.last_number, settings.replay_bytes):
-            raise Resync(session.id, "journal_gap")
-        return replace(command, next_digest=digest(token(secret, session.id, lease.attachment + 1)))
+        return replace(
+            command,
+            next_digest=digest(token(secret, session.id, session.lease.attachment + 1)),
+            gap=not feed.replayable(command.last_number, settings.replay_bytes),
+        )
 
     return prepare
+
+
+def granted(entry: Published, session: core.Session, secret: bytes) -> Granted:
+    """Return what a durable transaction that opened or resumed `session` has granted its connection."""
+    attachment, lease, last = 1, 0, 0
+    for event in entry.transaction.events:
+        if isinstance(event, SessionResumed):
+            attachment, lease, last = event.attachment, event.generation, event.last_number
+    return Granted(
+        session=session.id,
+        dialect=session.dialect,
+        attachment=attachment,
+        lease=lease,
+        token=token(secret, session.id, attachment) if session.resumable else None,
+        entry=entry,
+        last_number=last,
+        unheard=attachment > 1,
+    )

@@ -9,7 +9,7 @@ from .opening import Opening
 KEPT = 1024
 
 
-class _Known(Struct):
+class Begun(Struct):
     """An opening and what became of it. `session` is known when `done` is set, unless it failed."""
 
     body: bytes
@@ -21,7 +21,7 @@ class Openings:
     """The last 1,024 openings by control id."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, Begun] = {}
 
     async def repeated(self, opening: Opening) -> str | None:
         """Return the session that this opening has opened before, None if it is new; waits for one in progress.
@@ -39,22 +39,16 @@ class Openings:
             raise Refused("unknown_session", "The opening that this repeats has failed.")
         return known.session
 
-    def begin(self, opening: Opening) -> None:
-        """Note an opening that is in progress."""
-        self._known[opening.control_id] = _Known(opening.body, anyio.Event())
-
-    def end(self, control_id: str, session: str | None) -> None:
-        """Note what became of it; without a session the control id is free again."""
-        known = self._known.get(control_id)
-        if known is None:
-            return
-        known.session = session
-        known.done.set()
-        if session is None:
-            del self._known[control_id]
-        while len(self._known) > KEPT:
+    def begin(self, opening: Opening) -> Begun:
+        """Note an opening that is in progress, until `end` is called with what this returns."""
+        begun = self._known[opening.control_id] = Begun(opening.body, anyio.Event())
+        if len(self._known) > KEPT:
             del self._known[next(iter(self._known))]
+        return begun
 
-    def forget(self, control_id: str) -> None:
-        """Free a control id: its session was given up."""
-        self._known.pop(control_id, None)
+    def end(self, control_id: str, begun: Begun, session: str | None) -> None:
+        """Tell those who wait what became of it; without a session the control id is free again."""
+        begun.session = session
+        begun.done.set()
+        if session is None and self._known.get(control_id) is begun:
+            del self._known[control_id]

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from antiphon.events.log import LogError
 
-from .errors import Refused, Resync
+from .errors import Refused
 from .published import Published
 
 
@@ -18,7 +18,22 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """
 
     entry: Published | None = None
-    error: Refused | Resync | LogError | None = None
+    error: Refused | LogError | None = None
 
 
 Reply = Callable[[Outcome], None]
+
+
+def durable(outcome: Outcome) -> Published:
+    """Return the durable transaction of an outcome.
+
+    Raises:
+        Refused: what stands in its place.
+    """
+    if isinstance(outcome.error, LogError):
+        raise Refused("storage_unavailable", "The session cannot be recorded now.") from outcome.error
+    if outcome.error is not None:
+        raise outcome.error
+    if outcome.entry is None:
+        raise Refused("internal_error", "The request decided to nothing.")
+    return outcome.entry

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from .framing import (
     encode,
 )
 from .host import OnReport
-from .hosts import BaseHost, failed
+from .hosts import CLOSED, BaseHost, failed
 
 _log = structlog.get_logger()
 
@@ -40,7 +41,8 @@ class ProcessHost(BaseHost):
     """Runs the stage that `factory` (`module:callable`, called with `arguments`) makes, in a child process.
 
     When the child dies, every live request is reported as `StageLost` and a new child starts after 0.5 s,
-    doubling to 30 s while it dies again before it was ready. Without a child, new requests fail at once.
+    doubling to 30 s while it dies again before it was ready, or cannot be started. Without a child, new requests
+    fail at once.
     """
 
     def __init__(self, factory: str, arguments: Mapping[str, object] | None = None) -> None:
@@ -56,6 +58,7 @@ class ProcessHost(BaseHost):
         self._backoff_s = BACKOFF_S
         self._restart: asyncio.TimerHandle | None = None
         self._dead: list[subprocess.Popen[bytes]] = []
+        self._paused = False
 
     async def start(self, on_report: OnReport) -> None:
         """Start the child; it loads the stage by itself."""
@@ -79,19 +82,39 @@ class ProcessHost(BaseHost):
         if len(self._unsent) == 1:
             self._write()
 
+    def pause(self, paused: bool) -> None:
+        """Do not read the child's socket: when it is full, the stage waits to say more."""
+        self._paused = paused
+        self._watch()
+
     # -- the child -------------------------------------------------------------------------------------------
 
     def _spawn(self) -> None:
         self._restart = None
-        mine, theirs = socket.socketpair()
-        with theirs:
-            module = [sys.executable, "-m", "antiphon.engine.host_process", str(theirs.fileno())]
-            # A plain exec, not a fork of this process: the child shares nothing but the socket.
-            self._child = subprocess.Popen(module + self._command, pass_fds=(theirs.fileno(),))
-        mine.setblocking(False)
-        self._socket = mine
+        try:
+            self._child, line = _child(self._command)
+        except OSError as error:
+            self._try_later(f"The stage's process cannot be started: {error.strerror}.")
+            return
+        line.setblocking(False)
+        self._socket = line
         self._splitter = Splitter()
-        self._running().add_reader(mine.fileno(), self._read)
+        self._watch()
+
+    def _watch(self) -> None:
+        line = self._socket
+        if line is None:
+            return
+        if self._paused:
+            self._running().remove_reader(line.fileno())
+        else:
+            self._running().add_reader(line.fileno(), self._read)
+
+    def _try_later(self, reason: str, lost: int = 0) -> None:
+        _log.warning("no stage process", reason=reason, lost=lost, restart_s=self._backoff_s)
+        self._wait_for(reason)
+        self._restart = self._running().call_later(self._backoff_s, self._spawn)
+        self._backoff_s = min(self._backoff_s * 2, MAX_BACKOFF_S)
 
     def _read(self) -> None:
         line = self._socket
@@ -118,7 +141,6 @@ class ProcessHost(BaseHost):
         match said:
             case HostReady():
                 self._backoff_s = BACKOFF_S
-                self.unavailable = None
                 self._loaded()
             case HostUnavailable(reason=reason):
                 self._cannot_load(reason)
@@ -131,20 +153,18 @@ class ProcessHost(BaseHost):
     def _lost(self) -> None:
         """The child is gone: say so for every request, and start another one later."""
         self._drop_line()
-        self._ready = False
         child, self._child = self._child, None
         if child is not None:
             child.kill()
             self._dead.append(child)
         self._dead = [child for child in self._dead if child.poll() is None]
         lost, self._live = self._live, set[str]()
+        if self._on_report is None:
+            return
+        if self.unavailable is None:
+            self._try_later("The stage's process ended and is being restarted.", len(lost))
         for request in lost:
-            if self._on_report is not None:
-                self._on_report(StageLost(request=request), b"")
-        if self.unavailable is None and self._on_report is not None:
-            _log.warning("a stage process died", lost=len(lost), restart_s=self._backoff_s)
-            self._restart = self._running().call_later(self._backoff_s, self._spawn)
-            self._backoff_s = min(self._backoff_s * 2, MAX_BACKOFF_S)
+            self._on_report(StageLost(request=request), b"")
 
     def _drop_line(self) -> None:
         if self._socket is not None:
@@ -183,15 +203,15 @@ class ProcessHost(BaseHost):
     def _answer_without_child(self, message: AnyMessage) -> None:
         if self._on_report is None or not isinstance(message, Submit | Abort | Release):
             return
-        reason = StageUnavailable(self.unavailable or "its process is being restarted")
-        for said in failed(message, reason):
+        for said in failed(message, StageUnavailable(self.not_ready or "")):
             self._running().call_soon(self._on_report, said, b"")
 
     # -- the end ---------------------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
         """Close the socket, which ends the child; kill it if it does not end within five seconds."""
-        self._on_report, self._ready = None, False
+        self._on_report = None
+        self._wait_for(CLOSED)
         if self._restart is not None:
             self._restart.cancel()
         if self._loop is not None:
@@ -203,6 +223,27 @@ class ProcessHost(BaseHost):
         with anyio.CancelScope(shield=True):
             for child in children:
                 await anyio.to_thread.run_sync(_end, child)
+
+
+def _child(command: list[str]) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start a child; return it and the line to it.
+
+    Raises:
+        OSError: there is no descriptor, memory or process to be had now; nothing is left open.
+    """
+    mine, theirs = socket.socketpair()
+    with theirs:
+        module = [sys.executable, "-m", "antiphon.engine.host_process", str(theirs.fileno())]
+        # The child inherits what is blocked: before it can ignore Ctrl-C itself, it must not die of it either.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            # A plain exec, not a fork of this process: the child shares nothing but the socket.
+            return subprocess.Popen(module + command, pass_fds=(theirs.fileno(),)), mine
+        except BaseException:
+            mine.close()
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

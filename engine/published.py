@@ -1,5 +1,7 @@
 """A durable transaction on its way out."""
 
+from typing import Literal
+
 from msgspec import Struct, field
 
 from antiphon.events.audio import SampleRef
@@ -13,6 +15,9 @@ from antiphon.events.events import (
 )
 from antiphon.events.log import Transaction
 
+Loss = Literal["closed", "replaced", "detached", "withdrawn"]
+"""How a connection loses its session."""
+
 OVERHEAD = 512
 """What an entry counts for besides its sound; stands for the size of its messages."""
 
@@ -24,7 +29,8 @@ class Published(Struct, gc=False):
 
     `sound` holds the bytes of its `AudioDelta` events. `cache` is the transports': messages encoded once per
     dialect. `epoch` is the session's behind the transaction (0 when it was read from the store). `end` counts
-    the feed's bytes up to and with it. `turning`: it changes who is attached, or ends the session.
+    the feed's bytes up to and with it; `number` is the last public number then (of one read from the store, its
+    own, or 0). `turning`: it changes who is attached, or ends the session.
 
     No cycle can go through it, so the collector need not know it: the tails of all sessions are most of what a
     server keeps, and each full collection would walk them all.
@@ -34,6 +40,7 @@ class Published(Struct, gc=False):
     sound: dict[SampleRef, bytes]
     epoch: int = 0
     end: int = 0
+    number: int = 0
     turning: bool = False
     cache: dict[str, object] = field(default_factory=dict[str, object])
 
@@ -55,6 +62,28 @@ def published(transaction: Transaction, sound: dict[SampleRef, bytes], epoch: in
         if type(event) in _TURNING:
             turning = True
     return Published(transaction, sound, epoch, turning=turning)
+
+
+def loss(transaction: Transaction, attachment: int | None, generation: int | None) -> Loss | None:
+    """Return how the transaction takes the session from a connection, None if it does not.
+
+    `attachment` and `generation` are the connection's attachment and lease generation; None stands for a reader
+    that is no connection, whom only the end concerns.
+    """
+    lost: Loss | None = None
+    for event in transaction.events:
+        match event:
+            case SessionClosed():
+                return "closed"
+            case SessionResumed(attachment=newer) if attachment is not None and newer > attachment:
+                lost = "replaced"
+            case SessionDetached(generation=given_up) if given_up == generation:
+                lost = "detached"
+            case AttachmentWithdrawn(attachment=given_up) if given_up == attachment:
+                lost = "withdrawn"
+            case _:
+                pass
+    return lost
 
 
 def deltas(transaction: Transaction) -> list[SampleRef]:

@@ -4,25 +4,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+import anyio
 import anyio.lowlevel
-from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from antiphon.events.audio import SampleRef
-from antiphon.events.commands import (
-    AnyCommand,
-    AppendAudio,
-    BargeIn,
-    CancelInput,
-    CancelResponse,
-    ClearOutput,
-    ClientCommand,
-    CloseSession,
-    Command,
-    OpenSession,
-    StartRunner,
-    Tick,
-)
+from antiphon.events.commands import AnyCommand, OpenSession, StartRunner, Tick
 from antiphon.events.effects import AnyEffect
 from antiphon.events.events import AnyEvent, AudioDelta, AudioReceived, ResponseEnded
 from antiphon.events.log import EventLog, LogError, Samples, SampleWrite, Snapshot, Transaction
@@ -31,9 +18,10 @@ from antiphon.sessions.plugins import Registry
 
 from .clock import Clock, Timer
 from .desk import Desk
-from .errors import Refused, Resync
+from .errors import Refused
 from .feed import Feed
 from .host import PipelineHost
+from .inbox import Inbox, Item, Prepare
 from .outcome import Outcome, Reply
 from .published import Published, published
 from .window import SoundWindow
@@ -41,29 +29,13 @@ from .window import SoundWindow
 RUN_AHEAD = 256
 """Transactions decided and not yet durable, after which the inbox has to wait (DESIGN 4)."""
 
-CLIENT_INBOX = 1024
-"""Commands of clients that may wait; more are refused."""
-
-STAGE_INBOX = 8192
-"""Commands of all kinds that may wait. Stages are ours and wait on credit: more means that the store stands."""
+CROWDED = 4096
+CALM = 512
+"""Commands that wait: with so many, the stages are asked to wait too, until only so few are left (DESIGN 6)."""
 
 SNAPSHOT_ENTRIES = 2000
 SNAPSHOT_AFTER = 100
 """A turn's end makes a snapshot only after this many entries: a fold of fewer is quicker than loading one."""
-
-URGENT: frozenset[type[Command]] = frozenset({CancelResponse, BargeIn, ClearOutput, CloseSession, CancelInput})
-"""Commands with a slot of their own: they pass appends that still wait (DESIGN 6)."""
-
-Prepare = Callable[[core.Session, AnyCommand], AnyCommand]
-"""Completes a command just before it is decided; raises `Refused` or `Resync` to answer without deciding."""
-
-
-class _Item(Struct):
-    command: AnyCommand
-    sound: bytes
-    reply: Reply | None
-    prepare: Prepare | None
-    taken: Callable[[], None] | None
 
 
 class _Pending(Struct):
@@ -81,6 +53,7 @@ class Runner:
 
     `session` is the decided state: others may look at it, between commands, and must not change it.
     `abandoning` is told which requests are aborted because the runner ends; nobody waits for their reports.
+    Its background tasks end with it, and an error in one of them ends it.
     """
 
     def __init__(
@@ -95,7 +68,6 @@ class Runner:
         host: PipelineHost,
         plugins: Registry,
         clock: Clock,
-        tasks: TaskGroup,
         abandoning: Callable[[list[str]], None],
     ) -> None:
         self.session = session
@@ -107,19 +79,19 @@ class Runner:
         )
         self.failure: LogError | None = None
         self.commands = 0
-        self.queued_bytes = 0
-        """Wire bytes of appends in the inbox: the state does not count them yet (E12)."""
+        self.inbox = Inbox()
+        self.crowded = False
         self.turned: Callable[[Published], None] | None = None
         """Told of every durable transaction that changes who is attached, or ends the session."""
+        self.crowding: Callable[[str, bool], None] | None = None
+        """Told with the session's name when so much waits that its stages should, and when they may go on."""
         self._log = log
         self._plugins = plugins
         self._clock = clock
-        self._tasks = tasks
+        self._tasks = anyio.create_task_group()
         self._abandoning = abandoning
         self._window = SoundWindow(session.input.position)
-        self._desk = Desk(name, host, samples, self._window, tasks, self.post)
-        self._urgent: deque[_Item] = deque()
-        self._normal: deque[_Item] = deque()
+        self._desk = Desk(name, host, samples, self._window, self._tasks, self.post)
         self._pending: deque[_Pending] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._stopped = False
@@ -135,14 +107,9 @@ class Runner:
     # -- the inbox -------------------------------------------------------------------------------------------
 
     @property
-    def full(self) -> bool:
-        """Whether a client's command must be refused: the inbox holds all that it may."""
-        return len(self._normal) >= CLIENT_INBOX
-
-    @property
     def backlog(self) -> int:
         """Commands that wait."""
-        return len(self._normal) + len(self._urgent)
+        return len(self.inbox)
 
     @property
     def ahead(self) -> int:
@@ -157,25 +124,29 @@ class Runner:
         *,
         prepare: Prepare | None = None,
         taken: Callable[[], None] | None = None,
+        size: int = 0,
     ) -> None:
         """Put a command into the inbox; never waits, never decides before it returns.
 
         `sound` is the bytes that belong to it. `reply` is called once, when the outcome is durable. `prepare`
-        completes the command just before it is decided, `taken` is called right after.
+        completes the command just before it is decided, `taken` is called right after. `size`: what it weighs
+        against the session's credit. See `inbox` for who waits behind whom.
         """
         if self.failure is not None or self._stopped:
             if reply is not None:
                 error = self.failure or Refused("session_closed", "The session has ended.")
                 reply(Outcome(error=error))
             return
-        kind = type(command)
-        if kind is AppendAudio:
-            self.queued_bytes += _wire_bytes(command)
-        (self._urgent if kind in URGENT and not _counted(command) else self._normal).append(
-            _Item(command, sound, reply, prepare, taken)
-        )
+        self.inbox.put(Item(command, sound, size, reply, prepare, taken))
+        if not self.crowded and self.inbox.others > CROWDED:
+            self._crowd(True)
         if self._waiter is not None:
             self._wake()
+
+    def _crowd(self, crowded: bool) -> None:
+        self.crowded = crowded
+        if self.crowding is not None:
+            self.crowding(self.name, crowded)
 
     def stop(self) -> None:
         """Let `run` return without taking another command; what is decided still becomes durable."""
@@ -184,19 +155,21 @@ class Runner:
 
     async def run(self) -> None:
         """Take commands until the session is closed and its stages have let go, or the log has failed."""
-        sound = False
-        try:
-            while not self._finished():
-                self._snapshot()
-                if not self._may_take():
-                    await self._wait()
-                self._take_all()
-                self._arm()
-                if self._may_take():
-                    await anyio.lowlevel.checkpoint()
-            sound = True
-        finally:
-            self._end(sound)
+        async with self._tasks:
+            sound = False
+            try:
+                while not self._finished():
+                    self._snapshot()
+                    if not self._may_take():
+                        await self._wait()
+                    self._take_all()
+                    self._arm()
+                    if self._may_take():
+                        await anyio.lowlevel.checkpoint()
+                sound = True
+            finally:
+                self._end(sound)
+            self._tasks.cancel_scope.cancel()
 
     def _finished(self) -> bool:
         if self.failure is not None:
@@ -208,7 +181,7 @@ class Runner:
     def _may_take(self) -> bool:
         if self._stopped or self.failure is not None or len(self._pending) >= RUN_AHEAD:
             return False
-        return bool(self._normal or self._urgent)
+        return len(self.inbox) > 0
 
     async def _wait(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()
@@ -227,37 +200,29 @@ class Runner:
         for _ in range(RUN_AHEAD):
             if not self._may_take():
                 break
-            self._take((self._urgent or self._normal).popleft())
-        if self.backlog > STAGE_INBOX:
-            self._fail(LogError("the store does not keep up with the session"))
+            self._take(self.inbox.take())
+        if self.crowded and self.inbox.others <= CALM:
+            self._crowd(False)
 
     # -- one command -----------------------------------------------------------------------------------------
 
-    def _take(self, item: _Item) -> None:
+    def _take(self, item: Item) -> None:
         """Decide one command and record what it decided. A plain call: nothing can change underneath it."""
-        command, reply = item.command, item.reply
         session = self.session
         self.commands += 1
-        if item.prepare is not None:
-            try:
-                command = item.prepare(session, command)
-            except (Refused, Resync) as refusal:
-                self._answer(reply, Outcome(error=refusal))
-                return
+        command = item.command if item.prepare is None else item.prepare(session, item.command)
         at = self._stamp(command)
         try:
             events = core.decide(session, command, at, self._plugins)
         except core.Refusal as refusal:
             error = Refused(refusal.code, refusal.message, param=refusal.param)
-            self._answer(reply, Outcome(error=error))
-            return
-        if events:
-            self._record(command, at, events, item.sound, reply)
+            self._answer(item.reply, Outcome(error=error))
         else:
-            self._useless_tick_at = core.next_deadline(session) if type(command) is Tick else None
-            self._answer(reply, Outcome())
-        if type(command) is AppendAudio:
-            self.queued_bytes -= _wire_bytes(command)
+            if events:
+                self._record(command, at, events, item.sound, item.reply)
+            else:
+                self._useless_tick_at = core.next_deadline(session) if type(command) is Tick else None
+                self._answer(item.reply, Outcome())
         if item.taken is not None:
             item.taken()
 
@@ -367,11 +332,11 @@ class Runner:
             for reply in (pending.reply, *(reply for reply, _ in pending.behind)):
                 if reply is not None:
                     reply(gone)
-        for item in (*self._urgent, *self._normal):
+        for item in self.inbox.clear():
             if item.reply is not None:
                 item.reply(gone)
-        self._urgent.clear()
-        self._normal.clear()
+        if self.crowded:
+            self._crowd(False)
         requests = core.outstanding(self.session)
         self._abandoning(requests)
         self._desk.abandon(requests)
@@ -426,15 +391,6 @@ class Runner:
             await self._log.save_snapshot(self.name, snapshot)
         except LogError:
             return  # the next one may succeed; a fold without it is only slower
-
-
-def _counted(command: AnyCommand) -> bool:
-    """Whether the command carries an exactly-once number, which holds only in the order of sending."""
-    return isinstance(command, ClientCommand) and command.client_seq is not None
-
-
-def _wire_bytes(command: AnyCommand) -> int:
-    return command.wire_bytes if isinstance(command, AppendAudio) else 0
 
 
 def _ends_turn(entry: Published) -> bool:

@@ -9,12 +9,12 @@ from types import TracebackType
 from typing import Self
 
 import anyio
-import numpy as np
 from msgspec import Struct
 
 from antiphon.stages.base import Scorer
 
 from .hosts import scored
+from .pcm import level
 
 FRAME = 512
 FRAME_BYTES = FRAME * 2
@@ -74,7 +74,7 @@ class LevelScorer:
     def score(self, streams: list[object], frames: list[bytes]) -> list[float]:
         """Return 0 at an RMS of 0.003 of full scale and below, 1 at 0.02 and above, linear in between."""
         del streams
-        return [_clip((_rms(frame) - LEVEL_FLOOR) / (LEVEL_SPEECH - LEVEL_FLOOR)) for frame in frames]
+        return [_clip((level(frame) - LEVEL_FLOOR) / (LEVEL_SPEECH - LEVEL_FLOOR)) for frame in frames]
 
 
 class ScoringService:
@@ -107,7 +107,7 @@ class ScoringService:
                 await anyio.to_thread.run_sync(thread.join)
 
     def new_stream(self) -> ScoringStream:
-        """Return the state of a new stream (a session, or a session after its input was cleared)."""
+        """Return the state of a new stream: a session's, or a session's whose waiting sound was dropped."""
         return ScoringStream(self._scorer.new_stream())
 
     def submit(self, stream: ScoringStream, pcm16: bytes, done: Callable[[Scores], None]) -> None:
@@ -123,18 +123,6 @@ class ScoringService:
         else:
             stream.busy += 1
             self._jobs.put(job)
-
-    async def score(self, stream: ScoringStream, pcm16: bytes) -> tuple[list[int], int]:
-        """Return the scores and the lead of what `pcm16` completes; no scores if the scorer failed."""
-        outcome: asyncio.Future[Scores] = asyncio.get_running_loop().create_future()
-
-        def done(scores: Scores) -> None:
-            if not outcome.done():
-                outcome.set_result(scores)
-
-        self.submit(stream, pcm16, done)
-        scores = await outcome
-        return list(scores.values), scores.lead
 
     # -- the thread ------------------------------------------------------------------------------------------
 
@@ -184,8 +172,3 @@ def _result(job: _Job) -> Scores:
 
 def _clip(value: float) -> float:
     return min(max(value, 0.0), 1.0)
-
-
-def _rms(pcm16: bytes) -> float:
-    samples = np.frombuffer(pcm16, dtype="<i2").astype(np.float32)
-    return float(np.sqrt(np.mean(samples * samples))) / 32768 if samples.size else 0.0

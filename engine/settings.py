@@ -10,7 +10,8 @@ class HubSettings(Struct, frozen=True, kw_only=True):
 
     `wildcard` True: any model name is served. `aliases` maps further names to the served one.
     `max_session_ms` bounds sessions of the GA and beta dialects (0: none); `grace_ms`, `idle_ttl_ms` and
-    `activation_ms` are the lease's. `replay_bytes` bounds what a client may leave unacknowledged.
+    `activation_ms` are the lease's. `replay_bytes` bounds what a client may leave unacknowledged,
+    `slow_bytes` and `slow_ms` (at most a minute) how far it may read behind.
     """
 
     max_sessions: int = 1000
@@ -30,5 +31,5 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     items: int = 4096
     replay_bytes: int = 256 * 1024 * 1024
     slow_bytes: int = 16 * 1024 * 1024
-    slow_us: int = 30_000_000
+    slow_ms: int = 30_000
     shutdown_ms: int = 5_000

@@ -20,8 +20,8 @@ T = TypeVar("T")
 _READ = "SELECT seq, crc, data FROM records WHERE key = ? AND seq > ? ORDER BY seq LIMIT ?"
 _NUMBER = "SELECT number FROM records WHERE key = ? AND seq = ?"
 _INDEX = """
-SELECT s.session, s.kind, s.state, s.dialect, s.model, s.opened_us, coalesce(r.at, s.trimmed_at), s.term,
-       coalesce(r.seq, s.trimmed)
+SELECT s.session, s.kind, s.state, s.dialect, s.model, s.plugin, s.plugin_version, s.opened_us,
+       coalesce(r.at, s.trimmed_at), s.term, coalesce(r.seq, s.trimmed)
 FROM sessions AS s LEFT JOIN records AS r
      ON r.key = s.key AND r.seq = (SELECT max(seq) FROM records WHERE key = s.key)
 WHERE {which} ORDER BY s.opened_us DESC, s.key DESC

@@ -13,7 +13,7 @@ from antiphon.events.log import Unavailable
 Durability = Literal["normal", "full"]
 
 APPLICATION_ID = 0x41_4E_54_50  # "ANTP", which `file` shows
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 # Records of all sessions stand in one table in the order of their writing, so that a commit of 64 sessions
 # dirties few pages; the index finds those of one session. Clustering by session instead cost 2 to 3 times as
@@ -31,6 +31,8 @@ CREATE TABLE sessions (
     state TEXT,
     dialect TEXT,
     model TEXT,
+    plugin TEXT,
+    plugin_version TEXT,
     opened_us INTEGER,
     trimmed INTEGER NOT NULL DEFAULT 0,
     trimmed_at INTEGER NOT NULL DEFAULT 0,
@@ -129,4 +131,7 @@ def _check_layout(connection: sqlite3.Connection, path: Path) -> None:
         raise Unavailable(f"{path} is not a log of this program")
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     if version != SCHEMA_VERSION:
-        raise Unavailable(f"{path} has layout {version}, and this version reads {SCHEMA_VERSION}")
+        raise Unavailable(
+            f"{path} has layout {version}, and this version reads {SCHEMA_VERSION}; "
+            "give another directory with --data"
+        )

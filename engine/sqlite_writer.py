@@ -133,7 +133,10 @@ class SqliteWriter:
         return partial(move, self.connection)
 
     def record(self, appends: Sequence[Append]) -> None:
-        """Insert the rows in one transaction and set `error` where it was not done. Raises nothing."""
+        """Insert the rows of `appends` in one transaction; those that were refused already have none.
+
+        If it cannot be done, none is recorded: each gets `Unavailable` as its `error`, and its session is spoiled.
+        """
         good: list[Append] = []
         rows: list[Row] = []
         for append in appends:
@@ -273,9 +276,9 @@ class SqliteWriter:
         if append.opened is not None:
             opened = append.opened
             self.connection.execute(
-                "UPDATE sessions SET kind = 'voice', state = 'open', dialect = ?, model = ?, opened_us = ?"
-                " WHERE key = ?",
-                (opened.dialect, opened.model, opened.opened_us, key),
+                "UPDATE sessions SET kind = 'voice', state = 'open', dialect = ?, model = ?, plugin = ?,"
+                " plugin_version = ?, opened_us = ? WHERE key = ?",
+                (opened.dialect, opened.model, opened.plugin, opened.plugin_version, opened.opened_us, key),
             )
         if append.closed:
             self.connection.execute("UPDATE sessions SET state = 'closed' WHERE key = ?", (key,))

@@ -4,6 +4,7 @@ Imperative, frozen, closed. The bytes of sound never stand in a command: they tr
 the core decides only where they will lie (`AudioReceived.ref`, `AudioDelta.ref`).
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -122,6 +123,27 @@ class ReportRefusal(Command, frozen=True, kw_only=True):
 
 # -- input ---------------------------------------------------------------------------------------------------
 
+OverlapAction = Literal["barge_in", "listen", "continue", "drop"]
+"""What a client wants done about sound that it sends during an answer."""
+
+_OVERLAP_ACTIONS: Mapping[str, OverlapAction] = {
+    "barge_in": "barge_in",
+    "interrupt": "barge_in",
+    "cancel": "barge_in",
+    "listen": "listen",
+    "continue": "continue",
+    "continue_output": "continue",
+    "ack": "continue",
+    "drop": "drop",
+    "ignore": "drop",
+    "silence": "drop",
+}
+
+
+def overlap_action(word: str | None) -> OverlapAction | None:
+    """Return the action that a client spelled, in any case; an unknown word asks for nothing (F15)."""
+    return _OVERLAP_ACTIONS.get(word.lower()) if word is not None else None
+
 
 class AppendAudio(ClientCommand, frozen=True, kw_only=True):
     """`size` bytes of sound in the model's input format; the bytes travel beside the command.
@@ -129,7 +151,8 @@ class AppendAudio(ClientCommand, frozen=True, kw_only=True):
     `scores` are speech probabilities in thousandths, one for each 512-sample frame that this append completed;
     `lead` is how many samples of the first of these frames came with earlier appends. `speech` is the verdict
     of the client or of the level meter, used when the session has no server VAD (E3). `wire_bytes` is the size
-    as decoded from the wire, which the byte budget counts (E12).
+    as decoded from the wire, which the byte budget counts (E12). `overlap`, `force_listen` and `force_barge_in`
+    say what the client wants done with it during an answer (WIRE 6.4).
     """
 
     size: int
@@ -138,6 +161,9 @@ class AppendAudio(ClientCommand, frozen=True, kw_only=True):
     lead: int = 0
     speech: bool = True
     transcript: str | None = None
+    overlap: OverlapAction | None = None
+    force_listen: bool = False
+    force_barge_in: bool = False
 
 
 class CommitInput(ClientCommand, frozen=True, kw_only=True):

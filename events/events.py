@@ -233,7 +233,12 @@ class SpeechStopped(PublicEvent, frozen=True, kw_only=True):
 
 
 class InputCommitted(PublicEvent, frozen=True, kw_only=True):
-    """The buffer became a user item (or nothing, if `empty`)."""
+    """The buffer became a user item (or nothing, if `empty`).
+
+    `overlap_ack`: it was a short acknowledgement of the answer that goes on, and is forgotten (F19).
+    `overlap_deferred`: it was spoken over an answer and waits behind it; `response_create_deferred`: its own
+    answer does (F21).
+    """
 
     session: str
     item_id: str
@@ -245,6 +250,9 @@ class InputCommitted(PublicEvent, frozen=True, kw_only=True):
     empty: bool = False
     no_response: bool = False
     transcript: str | None = None
+    overlap_ack: bool = False
+    overlap_deferred: bool = False
+    response_create_deferred: bool = False
 
 
 class InputCleared(PublicEvent, frozen=True, kw_only=True):
@@ -253,6 +261,10 @@ class InputCleared(PublicEvent, frozen=True, kw_only=True):
 
 class InputDropped(Event, frozen=True, kw_only=True):
     """What was buffered went with an interruption that the client is told of in other words."""
+
+
+class InputDiscarded(Event, frozen=True, kw_only=True):
+    """What came during an answer is no turn of the user: it is forgotten, what is committed stays (F16)."""
 
 
 class UserTranscribed(PublicEvent, frozen=True, kw_only=True):
@@ -266,7 +278,10 @@ class UserTranscribed(PublicEvent, frozen=True, kw_only=True):
 
 
 class OverlapDecided(PublicEvent, frozen=True, kw_only=True):
-    """What was done about speech during an answer, and the rule that decided (F14)."""
+    """What was done about sound that came during an answer, and the rule that decided (F14).
+
+    `duration_ms` is how long it lasts, `overlap_ms` how much speech over answers is buffered behind it.
+    """
 
     session: str
     epoch: int
@@ -331,7 +346,7 @@ class ResponseCreated(PublicEvent, frozen=True, kw_only=True):
 
 
 class AnswerDeferred(Event, frozen=True, kw_only=True):
-    """An answer is due and waits for the end of the running one (WIRE 6.2)."""
+    """An answer is due and waits for the end of the one that runs or plays (F21, WIRE 6.2)."""
 
 
 class RequestSubmitted(Event, frozen=True, kw_only=True):
@@ -427,12 +442,16 @@ class ResponseEnded(PublicEvent, frozen=True, kw_only=True):
 
 
 class Interrupted(Event, frozen=True, kw_only=True):
-    """What was being generated or played is dead: the epoch moved, `requests` are aborted (G34)."""
+    """What was being generated or played is dead: the epoch moved, `requests` are aborted (G34).
+
+    `spares_turns`: turns that wait for an answer go on waiting; else they are dropped with their bytes (F23).
+    """
 
     epoch: int
     cause: str
     requests: tuple[str, ...]
     response_id: str | None = None
+    spares_turns: bool = False
 
 
 class HistoryCut(Event, frozen=True, kw_only=True):
@@ -486,6 +505,7 @@ AnyEvent = (
     | InputCommitted
     | InputCleared
     | InputDropped
+    | InputDiscarded
     | UserTranscribed
     | OverlapDecided
     | ListenDecided

@@ -15,7 +15,7 @@ from .draft import Draft
 from .ending import close, close_if_free, end_response, interrupt
 from .lifecycle import begin_close
 from .phases import LIVE
-from .playback import cursor, playing
+from .playback import blocks, cursor
 from .refusal import refuse
 from .state import Request, Response, Session, next_response_number
 
@@ -44,13 +44,16 @@ def _check_create(draft: Draft, options: cmd.ResponseOptions) -> None:
             f"Conversation already has an active response in progress: {session.response.head.id}. Wait until "
             "the response is finished before creating a new one.",
         )
-    if session.config.playback_policy == "ack_only" and playing(session, draft.now) is not None:
+    if blocks(session, draft.now):
         refuse("response_already_active", "The last response is still being played.")
     if session.dialect == "duplex" and session.turn.unanswered == 0 and options.instructions is None:
         refuse("response_create_without_input", "There is no user turn to answer.")
     if not options.remember:
         refuse("unsupported", "Out-of-band responses are not offered.", "response.conversation", "value")
-    draft.plugins[session.plugin].check(with_options(session.config, options))
+    config = with_options(session.config, options)
+    if config.tool_choice == '"required"' and config.tools == "[]":
+        refuse("bad_event", "A call is required, and there are no tools.", "response.tool_choice", "value")
+    draft.plugins[session.plugin].check(config)
 
 
 def with_options(config: SessionConfig, options: cmd.ResponseOptions) -> SessionConfig:
@@ -74,8 +77,8 @@ def with_options(config: SessionConfig, options: cmd.ResponseOptions) -> Session
 
 
 def answer(draft: Draft) -> None:
-    """Open a response that is due: now, or right behind the running one (WIRE 6.2)."""
-    if draft.session.response is None:
+    """Open a response that is due: now, or behind the one that runs or plays (F21, WIRE 6.2)."""
+    if not blocks(draft.session, draft.now):
         open_response(draft)
     else:
         draft.emit(ev.AnswerDeferred())
@@ -114,15 +117,23 @@ def _head(session: Session, options: cmd.ResponseOptions) -> ev.ResponseHead:
     )
 
 
+def resident(session: Session) -> str | None:
+    """Return the resident request that listens, if there is one."""
+    for name, known in session.requests.items():
+        if known.response_id is None and known.phase in LIVE:
+            return name
+    return None
+
+
 def submit_resident(draft: Draft) -> str:
     """Return the resident request that listens; draft its submission if there is none.
 
     It is named after the epoch in which it began, and outlives interruptions of mere playback.
     """
     session = draft.session
-    for name, known in session.requests.items():
-        if known.response_id is None and _live(session, name) is not None:
-            return name
+    listening = resident(session)
+    if listening is not None:
+        return listening
     request = ids.resident_request(session.id, session.epoch)
     draft.emit(ev.RequestSubmitted(request=request, response_id=None, epoch=session.epoch, turn=session.turn.turn))
     return request

@@ -32,9 +32,16 @@ def _checked(draft: Draft, item: Item) -> Item:
         refuse("bad_event", "An item id is 1 to 64 of A-Z a-z 0-9 _ -.", "item.id", "value")
     if item.id in entries or item.id in _promised(session):
         refuse("item_already_exists", f"There is already an item {item.id!r}.", "item.id")
+    if isinstance(item, FunctionCall) and item.call_id in _calls(session):
+        refuse("bad_event", "There is already a call of this id.", "item.call_id", "value")
     if isinstance(item, FunctionOutput):
         _check_output(session, item)
     return item
+
+
+def _calls(session: Session) -> set[str]:
+    items = (entry.item for entry in session.conversation.entries.values())
+    return {item.call_id for item in items if isinstance(item, FunctionCall)}
 
 
 def _promised(session: Session) -> tuple[str | None, str | None]:
@@ -43,10 +50,9 @@ def _promised(session: Session) -> tuple[str | None, str | None]:
 
 
 def _check_output(session: Session, output: FunctionOutput) -> None:
-    items = [entry.item for entry in session.conversation.entries.values()]
-    calls = {item.call_id for item in items if isinstance(item, FunctionCall)}
+    items = (entry.item for entry in session.conversation.entries.values())
     answered = {item.call_id for item in items if isinstance(item, FunctionOutput)}
-    if output.call_id not in calls:
+    if output.call_id not in _calls(session):
         refuse("invalid_function_call_output", "There is no call of this id.", "item.call_id")
     if output.call_id in answered:
         refuse("invalid_function_call_output", "The call has an output already.", "item.output")

@@ -7,7 +7,7 @@ from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.log import Transaction
 
-from . import answering, conversing, lifecycle, listening, playing, updating
+from . import answering, committing, conversing, deferring, lifecycle, listening, playing, updating
 from .draft import Draft
 from .evolve import evolve as evolve
 from .plugins import REGISTRY as REGISTRY
@@ -18,6 +18,7 @@ from .state import STATE_VERSION as STATE_VERSION
 from .state import Session as Session
 from .state import dump as dump
 from .state import load as load
+from .updating import patched as patched
 from .view import next_deadline as next_deadline
 from .view import outstanding as outstanding
 from .view import view as view
@@ -31,7 +32,7 @@ CONTROLS: Mapping[type[cmd.Command], Handler] = {
     cmd.ConfirmAttachment: lifecycle.confirm_attachment,
     cmd.Detach: lifecycle.detach,
     cmd.CloseSession: lifecycle.close_session,
-    cmd.Tick: lifecycle.tick,
+    cmd.Tick: deferring.tick,
     cmd.StartRunner: lifecycle.start_runner,
     cmd.ReportRefusal: lifecycle.report_refusal,
     cmd.StageAccepted: answering.stage_accepted,
@@ -47,7 +48,7 @@ CONTROLS: Mapping[type[cmd.Command], Handler] = {
 REQUESTS: Mapping[type[cmd.ClientCommand], Handler] = {
     cmd.Heartbeat: lifecycle.heartbeat,
     cmd.AppendAudio: listening.append_audio,
-    cmd.CommitInput: listening.commit_input,
+    cmd.CommitInput: committing.commit_input,
     cmd.ClearInput: listening.clear_input,
     cmd.CancelInput: listening.cancel_input,
     cmd.BargeIn: listening.barge_in,

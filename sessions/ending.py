@@ -116,36 +116,44 @@ def live_requests(session: Session) -> tuple[str, ...]:
     return tuple(key for key, request in session.requests.items() if request.phase in LIVE)
 
 
-def interrupt(draft: Draft, *, reason: str, cause: str, asked: bool = True) -> bool:
+def interrupt(draft: Draft, *, reason: str, cause: str, asked: bool = True, spares_turns: bool = False) -> bool:
     """Kill what is generated or played; return whether there was anything (G30, G34, A4).
 
     The epoch moves first. History ends at what was heard. Then the terminal of the active response; or, if only
     sound was left to play, `OutputCleared`. `asked`: a client command asked for it. A resident request that
-    listens is work of the stage but no answer: it is aborted only with a response (G30).
+    listens is work of the stage but no answer: it is aborted only with a response (G30). `spares_turns`: turns
+    that wait behind it are kept (F23).
     """
     session = draft.session
     active, audible = session.response, playing(session, draft.now)
     if active is not None:
-        _bump(draft, cause, active.head.id, live_requests(session))
+        _bump(draft, cause, active.head.id, live_requests(session), spares_turns=spares_turns)
         cut_queued(draft)
         end_response(draft, "cancelled", reason=reason, cause=cause, cut=True)
         return True
     if audible is not None:
-        interrupt_playback(draft, audible, cause)
+        interrupt_playback(draft, audible, cause, spares_turns=spares_turns)
         draft.emit(ev.OutputCleared(number=draft.number, count=1, response_id=audible.response_id, asked=asked))
         return True
     return False
 
 
-def interrupt_playback(draft: Draft, newest: Playout, cause: str) -> None:
+def interrupt_playback(draft: Draft, newest: Playout, cause: str, *, spares_turns: bool) -> None:
     """Void the sound that is still to be played although its response has ended; no stage is disturbed (G30)."""
-    _bump(draft, cause, newest.response_id, ())
+    _bump(draft, cause, newest.response_id, (), spares_turns=spares_turns)
     cut_queued(draft)
 
 
-def _bump(draft: Draft, cause: str, response_id: str, requests: tuple[str, ...]) -> None:
-    epoch = draft.session.epoch + 1
-    draft.emit(ev.Interrupted(epoch=epoch, cause=cause, requests=requests, response_id=response_id))
+def _bump(draft: Draft, cause: str, response_id: str, requests: tuple[str, ...], *, spares_turns: bool) -> None:
+    draft.emit(
+        ev.Interrupted(
+            epoch=draft.session.epoch + 1,
+            cause=cause,
+            requests=requests,
+            response_id=response_id,
+            spares_turns=spares_turns,
+        )
+    )
 
 
 def cut_queued(draft: Draft) -> None:

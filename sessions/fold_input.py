@@ -20,6 +20,7 @@ def audio_received(session: Session, event: ev.AudioReceived) -> None:
         taken.fed += 1
     if event.speech:
         taken.speech = True
+        taken.spoken += event.ref.size
     else:
         taken.non_speech = True
     if event.transcript:
@@ -55,6 +56,8 @@ def input_committed(session: Session, event: ev.InputCommitted) -> None:
     taken = session.input
     count_item(session, event.item_id)
     _empty_input(session, event)
+    if event.overlap_ack:
+        _answer_goes_on(session)
     if event.empty:
         return
     session.turn.commits += 1
@@ -67,22 +70,49 @@ def input_committed(session: Session, event: ev.InputCommitted) -> None:
 
 def input_cleared(session: Session, event: ev.InputCleared | ev.InputDropped) -> None:
     _empty_input(session, event)
+    drop_deferred(session)
     let_go(session)
     if session.turn.state == "user_speaking":
         session.turn.state = "idle"
 
 
-def _empty_input(session: Session, event: ev.InputCommitted | ev.InputCleared | ev.InputDropped) -> None:
+def input_discarded(session: Session, event: ev.InputDiscarded) -> None:
+    _empty_input(session, event)
+    _answer_goes_on(session)
+
+
+def _answer_goes_on(session: Session) -> None:
+    if session.turn.state == "user_speaking":
+        session.turn.state = "assistant_playing" if session.response is None else "assistant_generating"
+
+
+def overlap_decided(session: Session, event: ev.OverlapDecided) -> None:
+    session.input.overlap_ms = event.overlap_ms
+
+
+def _empty_input(
+    session: Session, event: ev.InputCommitted | ev.InputCleared | ev.InputDropped | ev.InputDiscarded
+) -> None:
     taken = session.input
     taken.phase = move(phases.INPUT, taken.phase, event)
     taken.start = taken.position
     taken.item_id, taken.speech, taken.non_speech, taken.transcript = None, False, False, ""
+    taken.spoken = taken.overlap_ms = 0
     vad.reset(taken.vad, samples(session, taken.position))
 
 
 def let_go(session: Session) -> None:
     """Give back the bytes of committed sound: a request has them, or they are called off (E28, F23)."""
     session.input.unanswered, session.input.retained = None, 0
+
+
+def drop_deferred(session: Session) -> None:
+    """Call off the answers that are due, and the turns that they would have answered (F23)."""
+    turn = session.turn
+    if turn.deferred:
+        turn.unanswered -= turn.deferred
+        turn.deferred = 0
+        let_go(session)
 
 
 def user_transcribed(session: Session, event: ev.UserTranscribed) -> None:

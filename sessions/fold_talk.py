@@ -6,7 +6,7 @@ from antiphon.events import events as ev
 from antiphon.events.items import AudioPart, Item, Message, TextPart, is_user
 
 from . import phases
-from .fold_input import count_item, let_go
+from .fold_input import count_item, drop_deferred, let_go
 from .phases import move
 from .playback import history_of, start_of
 from .state import KEPT_PLAYOUTS, Entry, Playout, Request, Response, Session, next_response_number
@@ -54,12 +54,12 @@ def response_created(session: Session, event: ev.ResponseCreated) -> None:
     )
     session.counters.responses = next_response_number(session)
     session.turn.unanswered = 0
-    session.turn.deferred = False
+    session.turn.deferred = 0
     session.turn.state = "assistant_generating"
 
 
-def answer_deferred(session: Session, event: ev.AnswerDeferred) -> None:
-    session.turn.deferred = True
+def answer_deferred(session: Session, _event: ev.AnswerDeferred) -> None:
+    session.turn.deferred += 1
 
 
 def request_submitted(session: Session, event: ev.RequestSubmitted) -> None:
@@ -122,7 +122,10 @@ def response_ended(session: Session, event: ev.ResponseEnded) -> None:
     response = _active(session)
     move(phases.RESPONSE, response.phase, event)
     session.response = None
+    session.input.overlap_ms = 0
     turn = session.turn
+    if event.status == "failed":
+        turn.deferred = 0  # kept with its bytes, and answered when the client asks for it (F23)
     turn.turn = max(turn.turn, event.head.turn + 1)
     if event.status != "cancelled" or turn.state == "assistant_generating":
         turn.state = "idle"
@@ -142,9 +145,9 @@ def interrupted(session: Session, event: ev.Interrupted) -> None:
     turn.epoch = event.epoch
     if event.response_id is not None:
         turn.state = "barge_in" if session.input.phase == "silent" else "user_speaking"
-        if turn.deferred:
-            let_go(session)
-        turn.deferred = False
+        session.input.overlap_ms = 0
+        if not event.spares_turns:
+            drop_deferred(session)
     for request in event.requests:
         request_to(session, request, event)
     for name, known in session.requests.items():

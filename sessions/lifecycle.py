@@ -79,6 +79,8 @@ def resume_session(draft: Draft, command: cmd.ResumeSession) -> None:
         refuse("unsupported_session_resume", "This session cannot be resumed.")
     if not _token_fits(session, command.presented):
         refuse("invalid_resume_token", "The resume token is not valid.")
+    if command.gap:
+        refuse("journal_gap", "Events that the client has not seen are gone.")
     head = session.next_number - 1
     if command.last_number > head:
         refuse("session_resume_conflict", "No event of this number was sent yet.")

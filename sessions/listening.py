@@ -1,70 +1,71 @@
-"""Decisions about input: appends, voice activity, commit, clear."""
+"""Decisions about input as it comes: appends, voice activity, overlap, clear."""
 
 import copy
+
+from msgspec import Struct
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.audio import SampleRef
-from antiphon.events.items import AudioPart, Message
 
 from . import vad
-from .answering import answer, submit_resident
+from .acknowledging import acknowledges
+from .answering import resident, submit_resident
+from .committing import commit_turn, stop_speech, tell_silence
 from .draft import Draft
 from .ending import interrupt
-from .playback import playing
+from .overlap import Judgement, Situation, Starts, judge
+from .playback import in_progress
 from .refusal import refuse
 from .state import Session
 
-SILENCE = "silence_or_noise"
+
+class _Heard(Struct):
+    """An append as it is understood: where it lies, how long it lasts, and what the detector found in it.
+
+    `speech` is its one verdict (E3), `changes` what began and ended. `opens`: without a detector, it announces
+    that the user speaks. `judged` None: no answer is in progress.
+    """
+
+    position: int
+    ms: int
+    speech: bool
+    starts: Starts = "unknown"
+    changes: tuple[vad.Change, ...] = ()
+    opens: bool = False
+    judged: Judgement | None = None
+
+    @property
+    def barges(self) -> bool:
+        """Whether it interrupts."""
+        return self.judged is not None and self.judged.row.action == "barge_in"
 
 
 def append_audio(draft: Draft, command: cmd.AppendAudio) -> None:
-    """Take sound: keep it, feed it, and find turns in its scores."""
+    """Take sound: keep it, feed it, find turns in its scores, and judge it if it comes during an answer."""
     session = draft.session
     _check_append(session, command)
-    if session.auto:
-        # What interrupts is told first: the sound that cut in belongs to the request that hears it (F17).
-        _announce(draft, session, command)
-        _receive(draft, session, command, feed=submit_resident(draft))
-    else:
-        _receive(draft, session, command, feed=None)
-        _announce(draft, session, command)
-
-
-def _receive(draft: Draft, session: Session, command: cmd.AppendAudio, feed: str | None) -> None:
-    draft.emit(
-        ev.AudioReceived(
-            ref=SampleRef("in", session.input.position, command.size),
-            wire_bytes=command.wire_bytes,
-            scores=command.scores,
-            lead=command.lead,
-            speech=command.speech,
-            transcript=command.transcript,
-            buffered=feed is None and not _unwanted(session, command),
-            feed=feed,
+    heard = _hear(session, command, draft.now)
+    if (command.force_barge_in or command.overlap == "barge_in") and not session.capabilities.supports_barge_in:
+        refusal = "This model cannot be interrupted; the sound is taken."
+        code = "barge_in_unsupported"
+        draft.emit(
+            ev.ErrorReported(number=draft.number, count=1, code=code, message=refusal, event_id=command.event_id)
         )
-    )
-
-
-def _unwanted(session: Session, command: cmd.AppendAudio) -> bool:
-    """Return whether this is silence outside an utterance, which a duplex session does not keep (E23)."""
-    detected = session.config.turn_detection is not None
-    silent = not command.speech and session.input.phase == "silent"
-    return silent and not detected and session.dialect == "duplex"
-
-
-def _announce(draft: Draft, session: Session, command: cmd.AppendAudio) -> None:
-    """Tell the speech that an append begins or ends, and what follows from it; `session` is the state before."""
-    taken = session.input
-    if session.config.turn_detection is not None:
-        if command.scores:
-            _find_turns(draft, session, command)
-    elif session.dialect != "duplex" or taken.phase != "silent":
-        return
-    elif command.speech:
-        _start_speech(draft, taken.position)
-    elif not session.auto and not taken.non_speech and session.response is None:
-        _listen(draft)
+    if heard.judged is not None and heard.judged.forgets:
+        _forget(draft, session, command, heard)
+    elif session.auto:
+        # What interrupts is told first: the sound that cut in belongs to the request that hears it (F17).
+        listens = None if heard.barges else resident(session)
+        _announce(draft, session, heard)
+        _receive(draft, command, heard, feed=listens or submit_resident(draft), keep=False)
+    else:
+        keep = _kept(session, heard)
+        quiet = not keep and not session.input.non_speech and heard.judged is None
+        _receive(draft, command, heard, feed=None, keep=keep)
+        _announce(draft, session, heard)
+        if quiet:
+            tell_silence(draft)
 
 
 def _check_append(session: Session, command: cmd.AppendAudio) -> None:
@@ -78,15 +79,114 @@ def _check_append(session: Session, command: cmd.AppendAudio) -> None:
         )
 
 
-def _listen(draft: Draft) -> None:
-    session = draft.session
-    draft.emit(
-        ev.ListenDecided(number=draft.number, count=1, session=session.id, epoch=session.epoch, reason=SILENCE)
+def _hear(session: Session, command: cmd.AppendAudio, now: int) -> _Heard:
+    taken = session.input
+    heard = _Heard(taken.position, session.capabilities.input_format.ms(command.size), command.speech)
+    detection = session.config.turn_detection
+    if detection is not None:
+        heard.speech, heard.starts = taken.phase == "speaking", "no"
+        if command.scores:
+            activity = copy.copy(taken.vad)
+            first = taken.position // session.capabilities.input_format.width - command.lead
+            heard.changes = tuple(vad.advance(activity, vad.thresholds(detection), command.scores, first))
+            if _begins(heard.changes, speaking=heard.speech):
+                heard.speech, heard.starts = True, "yes"
+    if in_progress(session, now):
+        heard.judged = _judge(session, command, heard)
+    heard.opens = detection is None and session.dialect == "duplex" and heard.speech and taken.phase == "silent"
+    return heard
+
+
+def _begins(changes: tuple[vad.Change, ...], *, speaking: bool) -> bool:
+    """Return whether an utterance begins that is not open already (it is, if the detector was replaced in it)."""
+    for change in changes:
+        if change.kind == "start" and not speaking:
+            return True
+        speaking = change.kind == "start"
+    return False
+
+
+def _judge(session: Session, command: cmd.AppendAudio, heard: _Heard) -> Judgement:
+    config = session.config
+    situation = Situation(
+        auto=session.auto,
+        able=session.capabilities.supports_barge_in,
+        asked=command.overlap or "nothing",
+        forced=command.force_barge_in,
+        held=command.force_listen,
+        speech=heard.speech,
+        vision=False,
+        policy=config.overlap_policy,
+        starts=heard.starts,
+        acknowledges=acknowledges(command.transcript),
+    )
+    return judge(
+        situation,
+        duration_ms=heard.ms,
+        overlap_ms=session.input.overlap_ms,
+        short_ms=config.overlap_short_ack_ms,
     )
 
 
-def _ms(session: Session, samples: int) -> int:
-    return samples * 1000 // session.capabilities.input_format.rate
+def _kept(session: Session, heard: _Heard) -> bool:
+    """Return whether the sound is buffered for a commit.
+
+    A detector keeps what may yet turn out to be the beginning of an utterance. Without one, a duplex session
+    does not keep silence outside an utterance (E23); inside, it is a pause of the speaker. The other dialects
+    keep everything (WIRE 2.2).
+    """
+    if session.config.turn_detection is not None or session.dialect != "duplex":
+        return True
+    return heard.speech or session.input.phase != "silent"
+
+
+def _receive(draft: Draft, command: cmd.AppendAudio, heard: _Heard, *, feed: str | None, keep: bool) -> None:
+    draft.emit(
+        ev.AudioReceived(
+            ref=SampleRef("in", heard.position, command.size),
+            wire_bytes=command.wire_bytes,
+            scores=command.scores,
+            lead=command.lead,
+            speech=heard.speech,
+            transcript=command.transcript,
+            buffered=keep,
+            feed=feed,
+        )
+    )
+
+
+def _forget(draft: Draft, session: Session, command: cmd.AppendAudio, heard: _Heard) -> None:
+    """Take sound that is no turn of the user, and forget what it belonged to (F16)."""
+    speaking = session.input.phase == "speaking"
+    _receive(draft, command, heard, feed=None, keep=False)
+    _overlap(draft, session, heard)
+    if speaking:
+        stop_speech(draft, heard.position // session.capabilities.input_format.width)
+    draft.emit(ev.InputDiscarded())
+
+
+def _announce(draft: Draft, session: Session, heard: _Heard) -> None:
+    """Tell the speech that an append begins or ends, and do what follows; `session` is the state before."""
+    detection = session.config.turn_detection
+    width = session.capabilities.input_format.width
+    earliest = 0 if session.auto else session.input.start
+    told = stopped = False
+    if heard.starts != "yes":
+        _overlap(draft, session, heard)
+    if heard.opens:
+        _start_speech(draft, heard.position)
+    for change in heard.changes:
+        stopped = change.kind == "stop"
+        if stopped:
+            stop_speech(draft, change.at)
+            continue
+        _start_speech(draft, max(change.at * width, earliest))
+        if heard.starts == "yes" and not told:
+            _overlap(draft, session, heard)
+            told = True
+    if stopped and detection is not None and not session.auto:
+        answers = session.config.auto_response and session.dialect == "duplex"
+        commit_turn(draft, wanted=detection.create_response or answers, asked=False)
 
 
 def _start_speech(draft: Draft, start: int) -> None:
@@ -104,155 +204,43 @@ def _start_speech(draft: Draft, start: int) -> None:
             number=draft.number,
             count=1,
             item_id=item_id,
-            audio_start_ms=_ms(session, samples),
+            audio_start_ms=samples * 1000 // session.capabilities.input_format.rate,
             start=start,
         )
     )
 
 
-def _stop_speech(draft: Draft, samples: int) -> None:
-    session = draft.session
-    draft.emit(
-        ev.SpeechStopped(
-            number=draft.number,
-            count=1,
-            item_id=session.input.item_id or "",
-            audio_end_ms=_ms(session, samples),
-        )
-    )
-
-
-def _find_turns(draft: Draft, before: Session, command: cmd.AppendAudio) -> None:
-    detection = before.config.turn_detection
-    assert detection is not None
-    width = before.capabilities.input_format.width
-    first = before.input.position // width - command.lead
-    earliest = 0 if before.auto else before.input.start
-    activity = copy.copy(before.input.vad)
-    changes = vad.advance(activity, vad.thresholds(detection), command.scores, first)
-    stopped = False
-    for change in changes:
-        if change.kind == "start":
-            _start_speech(draft, max(change.at * width, earliest))
-            _overlap(draft)
-            stopped = False
-        else:
-            _stop_speech(draft, change.at)
-            stopped = True
-    if stopped and not draft.session.auto:
-        _commit(draft, wanted=detection.create_response)
-
-
-def _overlap(draft: Draft) -> None:
-    """Speech began: interrupt an answer in progress, if that is wanted and possible (F15 rows 7, 15, 17)."""
-    session = draft.session
-    if session.response is None and playing(session, draft.now) is None:
+def _overlap(draft: Draft, session: Session, heard: _Heard) -> None:
+    """Tell what is done about sound that came during an answer, and interrupt it if that is it (F14, F17)."""
+    judged = heard.judged
+    if judged is None:
         return
-    barges = session.config.overlap_policy == "barge_in_on_speech"
-    able = session.capabilities.supports_barge_in
-    if barges and able:
-        action, reason = "barge_in", "server_vad_speech_started"
-    else:
-        action, reason = "listen", "barge_in_unsupported" if barges else "policy_listen_only"
-    draft.emit(
-        ev.OverlapDecided(
-            number=draft.number,
-            count=1,
-            session=session.id,
-            epoch=session.epoch,
-            policy=session.config.overlap_policy,
-            action="barge_in" if action == "barge_in" else "listen",
-            reason=reason,
+    if _told(session, heard, judged):
+        draft.emit(
+            ev.OverlapDecided(
+                number=draft.number,
+                count=1,
+                session=session.id,
+                epoch=session.epoch,
+                policy=session.config.overlap_policy,
+                action=judged.row.action,
+                reason=judged.row.reason,
+                duration_ms=heard.ms,
+                overlap_ms=judged.overlap_ms,
+            )
         )
-    )
-    if action == "barge_in":
-        interrupt(draft, reason="turn_detected", cause="turn_detected", asked=False)
+    if judged.row.action == "barge_in":
+        interrupt(draft, reason="turn_detected", cause=judged.row.cancel or "barge_in", asked=False)
 
 
-# -- commit --------------------------------------------------------------------------------------------------
+def _told(session: Session, heard: _Heard, judged: Judgement) -> bool:
+    """Return whether a judgement is an event: each in the duplex dialect, unless nothing is decided (WIRE 6.4).
 
-
-def commit_input(draft: Draft, command: cmd.CommitInput) -> None:
-    """Seal the buffer by the client's word (E30; WIRE 2.3)."""
-    session = draft.session
-    if not session.capabilities.supports_client_commit:
-        refuse("unsupported", "This model decides about turns on its own; there is nothing to commit.")
-    taken = session.input
-    duplex = session.dialect == "duplex"
-    held_ms = session.capabilities.input_format.ms(taken.position - taken.start)
-    content = taken.speech or (not duplex and taken.position > taken.start)
-    if duplex and (command.is_speech is False or (taken.non_speech and not content)):
-        _commit_silence(draft)
-        return
-    if not content or (held_ms < session.limits.min_commit_ms and not session.auto):
-        least = session.limits.min_commit_ms
-        refuse(
-            "input_audio_buffer_empty",
-            "Error committing input audio buffer: buffer too small. Expected at least "
-            f"{least}ms of audio, but buffer only has {held_ms:.2f}ms of audio.",
-        )
-    if session.turn.deferred and session.turn.unanswered >= session.limits.pending_commits:
-        refuse("input_backpressure", "Too many turns are waiting for an answer.")
-    if taken.phase == "speaking":
-        _stop_speech(draft, taken.position // session.capabilities.input_format.width)
-    _commit(draft, wanted=_wanted(session, command))
-
-
-def _wanted(session: Session, command: cmd.CommitInput) -> bool:
-    if command.create_response is not None:
-        return command.create_response or (session.config.auto_response and not session.auto)
-    return session.config.auto_response and session.dialect == "duplex"
-
-
-def _commit(draft: Draft, *, wanted: bool) -> None:
-    """Turn the buffer into a user item and, if `wanted`, answer it (now, or after the running answer)."""
-    session = draft.session
-    taken = session.input
-    ref = SampleRef("in", taken.start, taken.position - taken.start) if taken.position > taken.start else None
-    committed = _seal(draft, ref, is_speech=True, answered=wanted)
-    sound = AudioPart(
-        taken.transcript or None,
-        ref,
-        session.capabilities.input_format.rate,
-        session.capabilities.input_format.ms(ref.size) if ref else 0,
-    )
-    item = Message(id=committed.item_id, role="user", content=(sound,))
-    previous = committed.previous_item_id
-    draft.emit(ev.ItemCreated(number=draft.number, count=3, item=item, previous_item_id=previous))
-    if wanted and not session.auto:
-        answer(draft)
-
-
-def _seal(draft: Draft, ref: SampleRef | None, *, is_speech: bool, answered: bool) -> ev.InputCommitted:
-    """Draft that the buffer is committed: as speech, or as nothing but silence."""
-    session = draft.session
-    order = session.conversation.order
-    event = ev.InputCommitted(
-        number=draft.number,
-        count=1,
-        session=session.id,
-        item_id=session.input.item_id or draft.new_item_id(),
-        previous_item_id=order[-1] if order else None,
-        ref=ref,
-        epoch=session.epoch,
-        turn=session.turn.turn,
-        is_speech=is_speech,
-        empty=not is_speech,
-        no_response=not answered,
-        transcript=(session.input.transcript or None) if is_speech else None,
-    )
-    draft.emit(event)
-    return event
-
-
-def _commit_silence(draft: Draft) -> None:
-    """Acknowledge a commit of nothing but silence (E34): no turn, no answer."""
-    session = draft.session
-    taken = session.input
-    if taken.phase == "speaking":
-        _stop_speech(draft, taken.position // session.capabilities.input_format.width)
-    _seal(draft, None, is_speech=False, answered=False)
-    _listen(draft)
+    The other dialects see none, and their log holds what changed something.
+    """
+    if judged.row.reason == "auto_response_continuous" and session.config.overlap_policy == "listen_only":
+        return False
+    return session.dialect == "duplex" or heard.starts == "yes" or judged.row.reason.startswith("client_")
 
 
 # -- clear ---------------------------------------------------------------------------------------------------

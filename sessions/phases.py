@@ -13,6 +13,7 @@ from antiphon.events.events import (
     Event,
     InputCleared,
     InputCommitted,
+    InputDiscarded,
     InputDropped,
     Interrupted,
     OutputStarted,
@@ -73,18 +74,21 @@ INPUT: Table[InputPhase] = {
         InputCommitted: "silent",
         InputCleared: "silent",
         InputDropped: "silent",
+        InputDiscarded: "silent",
     },
     "speaking": {
         SpeechStopped: "stopped",
         InputCommitted: "silent",
         InputCleared: "silent",
         InputDropped: "silent",
+        InputDiscarded: "silent",
     },
     "stopped": {
         SpeechStarted: "speaking",
         InputCommitted: "silent",
         InputCleared: "silent",
         InputDropped: "silent",
+        InputDiscarded: "silent",
     },
 }
 

@@ -41,14 +41,56 @@ def plays(playout: Playout, now: int) -> bool:
     return rest_ms > 0 and (playout.acked_at is None or now < playout.acked_at + 2 * rest_ms * 1000)
 
 
+def plays_until(playout: Playout) -> int | None:
+    """Return the session time at which `plays` becomes false if nothing else happens; None: it does not.
+
+    It does not while nobody is connected who could hear the rest.
+    """
+    if playout.acked_at is not None:
+        return playout.acked_at + 2 * (playout.sent_ms - playout.committed_ms) * 1000
+    there = playout.sent_ms if playout.reached is None else playout.reached
+    if playout.started is None or there < playout.sent_ms:
+        return None
+    return playout.started + playout.sent_ms * 1000
+
+
 def latest(session: Session) -> Playout | None:
     """Return the playout of the newest response that said something."""
     return next(reversed(session.playouts.values()), None)
 
 
 def playing(session: Session, now: int) -> Playout | None:
-    """Return the newest playout of which some sound is still to be heard."""
-    return next((playout for playout in reversed(session.playouts.values()) if plays(playout, now)), None)
+    """Return the newest playout with sound that nothing has cut, if some of it is still to be heard (I19).
+
+    What is sent queues behind what was sent before, so when the newest is over, all are.
+    """
+    for playout in reversed(session.playouts.values()):
+        if playout.sent and playout.cap_ms is None:
+            return playout if plays(playout, now) else None
+    return None
+
+
+def in_progress(session: Session, now: int) -> bool:
+    """Return whether an answer is made or played: sound that comes now is judged as overlap (F13)."""
+    return session.response is not None or playing(session, now) is not None
+
+
+def blocks(session: Session, now: int) -> bool:
+    """Return whether the next answer must wait: for the running one, or for playback that is acknowledged (I19)."""
+    if session.response is not None:
+        return True
+    return session.config.playback_policy == "ack_only" and playing(session, now) is not None
+
+
+def waits_until(session: Session) -> int | None:
+    """Return the session time at which a deferred turn is answered if nothing else happens (F22); None: never.
+
+    A running answer ends by itself; only playback needs a clock.
+    """
+    if not session.turn.deferred or session.response is not None:
+        return None
+    blocking = playing(session, session.now) if session.config.playback_policy == "ack_only" else None
+    return session.now if blocking is None else plays_until(blocking)
 
 
 def start_of(session: Session, now: int) -> int | None:

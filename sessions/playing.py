@@ -7,7 +7,7 @@ from antiphon.events import events as ev
 from antiphon.events import ids
 from antiphon.events.items import Message
 
-from .answering import open_response
+from .deferring import promote
 from .draft import Draft
 from .ending import cut_history, interrupt, interrupt_playback
 from .playback import CORRECTION_US, history_of, latest, plays, prefix_of
@@ -49,6 +49,8 @@ def ack_playback(draft: Draft, command: cmd.AckPlayback) -> None:
             history_committed=bool(history),
         )
     )
+    if session.turn.deferred:
+        promote(draft)
 
 
 def _correctable(playout: Playout, now: int) -> bool:
@@ -108,6 +110,8 @@ def truncate_item(draft: Draft, command: cmd.TruncateItem) -> None:
             epoch=session.epoch,
         )
     )
+    if session.turn.deferred:
+        promote(draft)
 
 
 def _refuse_length(playout: Playout, ms: int) -> NoReturn:
@@ -124,7 +128,7 @@ def _refuse_length(playout: Playout, ms: int) -> NoReturn:
 def clear_output(draft: Draft, command: cmd.ClearOutput) -> None:
     """Stop playing (WIRE 2.5): the reply first, then the terminal of a response that still ran.
 
-    An answer that waits behind the running one is kept, and given now (F23).
+    An answer that waits behind it is kept, and given now (F23).
     """
     session = draft.session
     active, newest = session.response, latest(session)
@@ -136,8 +140,8 @@ def clear_output(draft: Draft, command: cmd.ClearOutput) -> None:
         if older is not None and plays(older, draft.now):
             cut_history(draft, older)
     elif active is not None:
-        interrupt(draft, reason="client_cancelled", cause="output_audio_buffer_clear")
-        if session.turn.deferred:
-            open_response(draft)
+        interrupt(draft, reason="client_cancelled", cause="output_audio_buffer_clear", spares_turns=True)
     elif newest is not None and plays(newest, draft.now):
-        interrupt_playback(draft, newest, "output_audio_buffer_clear")
+        interrupt_playback(draft, newest, "output_audio_buffer_clear", spares_turns=True)
+    if session.turn.deferred:
+        promote(draft)

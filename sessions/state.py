@@ -18,7 +18,7 @@ from antiphon.events.items import Item
 
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
@@ -60,13 +60,17 @@ class Lease(Struct):
 
 
 class Turn(Struct):
-    """The counters of a conversation and what the session is doing, as clients are told."""
+    """The counters of a conversation and what the session is doing, as clients are told.
+
+    `unanswered` counts user turns without an answer; `deferred` those of them whose answer is due as soon as the
+    one before it has ended.
+    """
 
     epoch: int = 0
     turn: int = 0
     commits: int = 0
     unanswered: int = 0
-    deferred: bool = False
+    deferred: int = 0
     state: TurnState = "idle"
 
 
@@ -84,7 +88,8 @@ class Input(Struct):
     """What the user sent and nobody has answered. Positions are bytes of the `in` stream.
 
     `start` is where the buffer begins. `retained` counts the committed bytes that no request was given yet, and
-    `unanswered` is where they begin.
+    `unanswered` is where they begin. `spoken` counts the bytes of speech in the buffer, `overlap_ms`
+    how much of it came over an answer (F18).
     """
 
     phase: InputPhase = "silent"
@@ -94,8 +99,10 @@ class Input(Struct):
     retained: int = 0
     item_id: str | None = None
     speech: bool = False
+    spoken: int = 0
     non_speech: bool = False
     transcript: str = ""
+    overlap_ms: int = 0
     fed: int = 0
     vad: Vad = field(default_factory=Vad)
 

@@ -17,7 +17,7 @@ def update_session(draft: Draft, command: cmd.UpdateSession) -> None:
     session = draft.session
     patch = command.patch
     _check_fixed(session, patch)
-    config = _with_overlap(merged(session.config, patch), patch)
+    config = patched(session.config, patch)
     draft.plugins[session.plugin].check(config)
     draft.emit(ev.ConfigUpdated(number=draft.number, count=1, config=config, view=view(session, config=config)))
 
@@ -40,8 +40,13 @@ def _check_fixed(session: Session, patch: ConfigPatch) -> None:
         )
 
 
-def _with_overlap(config: SessionConfig, patch: ConfigPatch) -> SessionConfig:
-    """Derive the overlap policy from turn detection; an explicit one must agree (WIRE 4.5)."""
+def patched(config: SessionConfig, patch: ConfigPatch) -> SessionConfig:
+    """Return the configuration with the patch in place, and the overlap policy that its turn detection implies.
+
+    Raises:
+        Refusal: the patch names another one (WIRE 4.5).
+    """
+    config = merged(config, patch)
     implied = overlap_policy(config.turn_detection)
     if patch.overlap_policy not in (UNSET, implied):
         refuse(

@@ -4,7 +4,7 @@ from antiphon.events.config import SessionConfig
 from antiphon.events.events import SessionView
 from antiphon.events.items import Item, Message, TextPart, text_of
 
-from .playback import cursor, latest
+from .playback import cursor, latest, waits_until
 from .state import Entry, Session
 
 
@@ -37,7 +37,8 @@ def next_deadline(session: Session) -> int | None:
     if session.phase != "open":
         return None
     lease, limits = session.lease, session.limits
-    deadlines = [deadline for deadline in (lease.confirm_by, lease.expires_at) if deadline is not None]
+    known = (lease.confirm_by, lease.expires_at, waits_until(session))
+    deadlines = [deadline for deadline in known if deadline is not None]
     if limits.idle_ttl_ms:
         deadlines.append(lease.last_activity + limits.idle_ttl_ms * 1000)
     if limits.max_session_ms:

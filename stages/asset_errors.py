@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+HOW_TO_GET_VOICE = "make voice"
+"""Installs what the spoken pipeline lacks, in a clone of the repository."""
+
 
 class AssetError(Exception):
     """Base of every failure to find or trust a model file."""
@@ -14,20 +17,27 @@ class AssetMissing(AssetError):
     """
 
     def __init__(self, name: str, what: str, how_to_get: str) -> None:
-        super().__init__(f"{what} is missing (needed for '{name}'); get it with: {how_to_get}")
+        super().__init__(f"{what} is missing; get it with: {how_to_get}")
         self.name = name
         self.what = what
         self.how_to_get = how_to_get
 
 
-class AssetCorrupt(AssetError):
-    """A file is there but its bytes are not those of the manifest."""
+class AssetUnknown(AssetMissing):
+    """What was asked for names no model that can be had. `instead` says what to name in its place."""
 
-    def __init__(self, name: str, path: str, expected: str, found: str) -> None:
-        super().__init__(
-            f"{path} (asset '{name}') has SHA-256 {found}, expected {expected}; reinstall its package, "
-            "or delete it when it lies in the cache"
-        )
+    def __init__(self, name: str, what: str, instead: str) -> None:
+        AssetError.__init__(self, f"{what}: {instead}")
+        self.name = name
+        self.what = what
+        self.how_to_get = instead
+
+
+class AssetCorrupt(AssetError):
+    """A file is there but its bytes are not those of the manifest. `how_to_mend` is a command."""
+
+    def __init__(self, name: str, path: str, expected: str, found: str, how_to_mend: str) -> None:
+        super().__init__(f"{path} is damaged (SHA-256 {found}, expected {expected}); mend it with: {how_to_mend}")
         self.name = name
         self.path = path
         self.expected = expected

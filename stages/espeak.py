@@ -23,9 +23,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, cast
 
-from antiphon.stages.asset_errors import AssetMissing
+from antiphon.stages.asset_errors import HOW_TO_GET_VOICE, AssetMissing
 
-_HOW_TO_GET = "pip install espeakng-loader   (or: apt-get install espeak-ng)"
 _LIBRARY_NAMES = ("libespeak-ng.so", "libespeak-ng.so.1", "libespeak-ng.dylib", "espeak-ng.dll")
 
 
@@ -77,7 +76,7 @@ def open_phonemiser() -> Phonemiser:
     program = shutil.which("espeak-ng")
     if program is not None:
         return EspeakProgram(program)
-    raise AssetMissing("espeak-ng", "espeak-ng, which turns text into phonemes,", _HOW_TO_GET)
+    raise AssetMissing("espeak-ng", "espeak-ng, which turns text into phonemes,", HOW_TO_GET_VOICE)
 
 
 class EspeakProcess:

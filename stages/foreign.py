@@ -15,9 +15,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.stages.asset_errors import AssetMissing
-
-VOICE_EXTRA = "pip install 'antiphon[voice]'"
+from antiphon.stages.asset_errors import HOW_TO_GET_VOICE, AssetMissing
 
 
 class OnnxSession(Protocol):
@@ -102,7 +100,7 @@ class TokenGenerator(Protocol):
     ) -> Generator[GenerationStep, None, None]: ...
 
 
-def load_module(name: str, *, how_to_get: str = VOICE_EXTRA) -> ModuleType:
+def load_module(name: str, *, how_to_get: str = HOW_TO_GET_VOICE) -> ModuleType:
     """Import an optional library; raises `AssetMissing` when it is not installed."""
     try:
         return importlib.import_module(name)

@@ -39,7 +39,7 @@ FOREIGN: dict[str, set[str]] = {
 }
 WIRE = {"anyio", "asyncio"} | SERVERS  # transport/wire*.py thinks and does no I/O
 
-BOUNDARIES = ("engine/hub.py", "engine/hosts.py")  # where everything may be caught
+BOUNDARIES = ("engine/boundary.py", "engine/hosts.py")  # where everything may be caught
 
 
 @dataclass(frozen=True)
@@ -146,10 +146,10 @@ def catch_faults(path: PurePosixPath, tree: ast.Module) -> Iterator[tuple[int, s
                 names = set(caught(kind))
                 reraises = isinstance(body[-1], ast.Raise) and body[-1].exc is None
                 if "Exception" in names or ("BaseException" in names and not reraises):
-                    yield node.lineno, "catches everything outside the hub's and the hosts' boundary"
+                    yield node.lineno, "catches everything outside the boundaries of a session and of a host"
             case ast.Call(func=ast.Name(id="suppress") | ast.Attribute(attr="suppress"), args=kinds):
                 if {"Exception", "BaseException"} & {name for kind in kinds for name in caught(kind)}:
-                    yield node.lineno, "suppresses everything outside the hub's and the hosts' boundary"
+                    yield node.lineno, "suppresses everything outside the boundaries of a session and of a host"
             case _:
                 pass
 
@@ -324,7 +324,7 @@ ALLOWED = [
     ("kernels/a.py", "import torch\nimport triton\nfrom .common import tile"),
     ("engine/a.py", "from antiphon.stages import base\nfrom antiphon.stages.base import Stage\nimport anyio, structlog"),
     ("engine/a.py", "import antiphon.sessions.decide\nfrom antiphon import __version__\nfrom ..stages.base import Stage"),
-    ("engine/hub.py", "try:\n    f()\nexcept Exception:\n    pass"),
+    ("engine/boundary.py", "try:\n    f()\nexcept Exception:\n    pass"),
     ("engine/hosts.py", "try:\n    f()\nexcept Exception:\n    pass"),
     ("engine/a.py", "try:\n    f()\nexcept BaseException:\n    undo()\n    raise"),
     ("engine/a.py", "try:\n    f()\nexcept (ValueError, OSError):\n    pass"),

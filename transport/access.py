@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from antiphon.events.config import Dialect
 
-from .connection import Invitation
+from .handshake import Invitation
 
 PATHS: Mapping[str, bool] = {"/v1/realtime": False, "/v1/duplex": True}
 """Where websockets are served, and whether the path alone chooses the duplex dialect."""
@@ -67,6 +67,15 @@ class Access(Struct, frozen=True, kw_only=True):
     key_in_query: bool = False
     origins: tuple[str, ...] | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse a key that anybody has.
+
+        Raises:
+            ValueError: a key is empty.
+        """
+        if not all(key.strip() for key in self.keys):
+            raise ValueError("an API key must not be empty")
+
     def check(self, request: Request) -> None:
         """Let the request pass.
 
@@ -81,8 +90,13 @@ class Access(Struct, frozen=True, kw_only=True):
 
     def _right(self, offered: list[str]) -> bool:
         """Compare every offered key with every key: the time must not tell which was nearly right."""
-        matches = [hmac.compare_digest(one.encode(), key.encode()) for one in offered[:4] for key in self.keys]
+        matches = [hmac.compare_digest(_bytes(one), _bytes(key)) for one in offered[:4] for key in self.keys]
         return any(matches)
+
+
+def _bytes(key: str) -> bytes:
+    """Return the bytes of a key; a header may hold some that are no text."""
+    return key.encode(errors="backslashreplace")
 
 
 def _keys(request: Request, *, in_query: bool) -> Iterable[str]:

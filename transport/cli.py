@@ -2,8 +2,9 @@
 
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -11,15 +12,18 @@ from rich.console import Console
 from rich.markup import escape
 
 from . import cli_logs
-from .cli_errors import UNUSABLE, Stop
-from .wav import WavError
+from .cli_errors import FAILED
+from .cli_terminal import INTERRUPTED, ended, screen
+
+if TYPE_CHECKING:
+    from .cli_talk import Report
 
 DATA = Path("antiphon-data")
 URL = "ws://127.0.0.1:8000"
 
 app = typer.Typer(
     name="antiphon",
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -40,7 +44,7 @@ app = typer.Typer(
     """,
 )
 logs = typer.Typer(
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode="markdown",
     help="""
     The logs of a data directory.
@@ -55,14 +59,31 @@ logs = typer.Typer(
         antiphon log export duplex-4f02 --out session.jsonl
 
         antiphon log draw session.jsonl --out timeline.png
+
+        antiphon log rm duplex-4f02
     """,
 )
 app.add_typer(logs, name="log")
 
+
+def given(text: object) -> str:
+    """Take what an option says; nothing is a slip, often of a variable that is not set, and never a choice."""
+    if not str(text).strip():
+        raise typer.BadParameter("it is empty; give a value or leave the option out")
+    return str(text)
+
+
+def named(text: object) -> Path:
+    """Take the path that an option names."""
+    return Path(given(text))
+
+
 Session = Annotated[
-    str, typer.Argument(metavar="SESSION|FILE", help="An id, its beginning, `latest`, or a .jsonl.")
+    str, typer.Argument(parser=given, metavar="SESSION|FILE", help="An id, its beginning, `latest`, or a .jsonl.")
 ]
-DataOption = Annotated[Path, typer.Option("--data", help="The data directory of the server.")]
+DataOption = Annotated[
+    Path, typer.Option("--data", parser=named, metavar="FOLDER", help="The data directory of the server.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
 
 
@@ -78,22 +99,40 @@ def serve(
     pipeline: Annotated[
         str, typer.Option(metavar="voice|echo|FILE.toml", help="What answers: a shipped pipeline or a file.")
     ] = "voice",
-    asr: Annotated[str | None, typer.Option(metavar="MODEL", help="Another recogniser (Whisper).")] = None,
-    llm: Annotated[str | None, typer.Option(metavar="MODEL", help="Another language model.")] = None,
-    tts: Annotated[str | None, typer.Option(metavar="MODEL", help="Another voice (Piper).")] = None,
-    vad: Annotated[str | None, typer.Option(metavar="MODEL", help="Another voice detector (Silero).")] = None,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    asr: Annotated[
+        str | None, typer.Option(parser=given, metavar="MODEL", help="Another recogniser (Whisper).")
+    ] = None,
+    llm: Annotated[str | None, typer.Option(parser=given, metavar="MODEL", help="Another language model.")] = None,
+    tts: Annotated[str | None, typer.Option(parser=given, metavar="MODEL", help="Another voice (Piper).")] = None,
+    vad: Annotated[
+        str | None, typer.Option(parser=given, metavar="MODEL", help="Another voice detector (Silero).")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(parser=given, metavar="ADDRESS", help="The address to listen on.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes any free one.")] = 8000,
-    data: Annotated[Path, typer.Option("--data", help="Where the sessions are written down.")] = DATA,
+    data: Annotated[
+        Path,
+        typer.Option("--data", parser=named, metavar="FOLDER", help="Where the sessions are written down."),
+    ] = DATA,
     durability: Annotated[
         Durability, typer.Option(help="What is survived: `normal` a killed process, `full` a loss of power too.")
     ] = Durability.NORMAL,
     api_key: Annotated[
         list[str] | None,
-        typer.Option(envvar="ANTIPHON_API_KEY", help="A key that clients must show; may be repeated."),
+        typer.Option(
+            envvar="ANTIPHON_API_KEY",
+            parser=given,
+            metavar="KEY",
+            help="A key that clients must show; may be repeated.",
+        ),
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Let other machines in without a key.")] = False,
     max_sessions: Annotated[int | None, typer.Option(min=1, help="At most so many; default by pipeline.")] = None,
+    strict_model: Annotated[
+        bool,
+        typer.Option("--strict-model", help="Refuse clients that ask for another model than those at /v1/models."),
+    ] = False,
 ) -> None:
     """
     Serve voice sessions over ws://HOST:PORT/v1/realtime until it is stopped with Ctrl-C.
@@ -107,7 +146,10 @@ def serve(
         antiphon serve --host 0.0.0.0 --api-key "$KEY" --durability full
 
     A MODEL is a packaged one by its name (`antiphon doctor` lists them), a local file or directory, or
-    OWNER/NAME on a model hub.
+    OWNER/NAME on a model hub. If one that was named cannot be loaded, the server ends.
+
+    Clients may ask for any model name and get what is served here, so that clients of other servers work
+    unchanged. With --strict-model an unknown name is refused with `model_not_found`.
 
     Prints `listening on http://HOST:PORT` when the port is open. Sessions outlive the server: they can be
     resumed when it is started again with the same --data.
@@ -130,16 +172,27 @@ def serve(
             api_keys=tuple(api_key or ()),
             insecure=insecure,
             max_sessions=max_sessions,
+            strict_model=strict_model,
         )
     )
 
 
 @app.command()
 def talk(
-    file: Annotated[Path, typer.Argument(metavar="FILE.wav", help="What you say: any plain WAV file.")],
-    url: Annotated[str, typer.Option(help="The server.")] = URL,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write what you heard to this WAV file.")] = None,
-    api_key: Annotated[str | None, typer.Option(envvar="ANTIPHON_API_KEY", help="The server's key.")] = None,
+    file: Annotated[
+        Path, typer.Argument(parser=named, metavar="FILE.wav", help="What you say: any plain WAV file.")
+    ],
+    url: Annotated[str, typer.Option(parser=given, metavar="ADDRESS", help="The server.")] = URL,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", parser=named, metavar="FILE.wav", help="Write what you heard to this WAV file."
+        ),
+    ] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(envvar="ANTIPHON_API_KEY", parser=given, metavar="KEY", help="The server's key."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """
@@ -149,23 +202,26 @@ def talk(
 
         antiphon talk question.wav --url ws://gpu-box:8000 --out reply.wav --json
 
-    Both sides are shown as they are understood, and how long you waited for the first sound.
+    Both sides are shown as they are understood, and how long you waited for the first sound. Ctrl-C ends the
+    conversation; what was heard until then is kept.
     """
     from . import cli_talk
-    from .wav import read_wav
 
-    voice = read_wav(file)
-    console = Console(stderr=as_json)
-    report = cli_talk.run(voice, url, api_key, out, console)
+    console = screen(stderr=as_json)
+    report = cli_talk.run(file, url, api_key, out, console)
     if as_json:
         print(msgspec.json.encode(report).decode())
-        return
+    else:
+        _sum_up(console, report, out)
+    if report.interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _sum_up(console: Console, report: "Report", out: Path | None) -> None:
     waits = ", ".join(f"{wait:,} ms" for wait in report.voice_to_voice_ms) or "no sound"
-    console.print(
-        f"[dim]end of your voice to the first sound: {waits}; session {report.session}[/]", highlight=False
-    )
+    console.print(f"[dim]end of your voice to the first sound: {waits}; session {report.session}[/]")
     if out is not None:
-        console.print(f"[dim]{report.audio_ms / 1000:.1f} s of answer in {escape(str(out))}[/]", highlight=False)
+        console.print(f"[dim]{report.audio_ms / 1000:.1f} s of answer in {escape(str(out))}[/]")
 
 
 @app.command()
@@ -185,17 +241,19 @@ def replay(target: Session, data: DataOption = DATA, as_json: JsonOption = False
     if as_json:
         print(msgspec.json.encode(result.verdict).decode())
     else:
-        Console().print(cli_replay.sentence(result), highlight=False, soft_wrap=True)
+        screen().print(cli_replay.sentence(result))
     if not result.verdict.identical:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 @app.command()
 def doctor(as_json: JsonOption = False) -> None:
     """
-    Say what is installed, and what each pipeline still lacks and how to get it.
+    Say what is installed, and what each pipeline still lacks and how to get it. Prepares nothing.
 
         antiphon doctor
+
+    Exit code 1: the pipeline that is served by default lacks something.
     """
     from . import cli_doctor, cli_doctor_text
 
@@ -203,7 +261,9 @@ def doctor(as_json: JsonOption = False) -> None:
     if as_json:
         print(msgspec.json.encode(report).decode())
     else:
-        cli_doctor_text.show(Console(), report)
+        cli_doctor_text.show(screen(), report)
+    if not report.voice_ready:
+        raise typer.Exit(FAILED)
 
 
 # -- logs ----------------------------------------------------------------------------------------------------
@@ -222,10 +282,9 @@ def log_ls(data: DataOption = DATA, as_json: JsonOption = False) -> None:
     if as_json:
         print(msgspec.json.encode(rows).decode())
     elif rows:
-        console = Console()
-        Console(width=max(console.width, cli_show.INDEX_WIDTH)).print(cli_show.index(rows))
+        cli_show.print_index(screen(), rows)
     else:
-        Console().print(f"No session was recorded in {data} yet.", highlight=False)
+        screen().print(f"No session was recorded in {escape(str(data))} yet.")
 
 
 @logs.command("show")
@@ -253,14 +312,23 @@ def log_show(
         for transaction in log.transactions:
             print(to_json(transaction).decode())
     else:
-        cli_show.show(Console(soft_wrap=True), log.transactions, everything=everything)
+        cli_show.show(screen(), log.transactions, everything=everything)
 
 
 @logs.command("export")
 def log_export(
     target: Session,
     data: DataOption = DATA,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The file; default: SESSION.jsonl.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            parser=named,
+            metavar="FILE",
+            help="The file, `-` for standard output; default: SESSION.jsonl.",
+        ),
+    ] = None,
 ) -> None:
     """
     Write a session to one file that can be read, drawn and replayed elsewhere. Sound is not in it.
@@ -268,18 +336,22 @@ def log_export(
         antiphon log export latest --out session.jsonl
     """
     log = cli_logs.load(target, data)
+    if out == cli_logs.STANDARD_OUTPUT:
+        sys.stdout.writelines(line.decode() for line in cli_logs.export_lines(log))
+        return
     path = out or Path(f"{log.header.session}.jsonl")
     cli_logs.write_export(path, log)
-    Console().print(f"{path}: {log.header.session}, {len(log.transactions):,} transactions", highlight=False)
+    screen().print(f"{escape(str(path))}: {log.header.session}, {len(log.transactions):,} transactions")
 
 
 @logs.command("draw")
 def log_draw(
     target: Session,
     data: DataOption = DATA,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The picture: .png, .svg or .pdf.")] = Path(
-        "timeline.png"
-    ),
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", parser=named, metavar="FILE", help="The picture: .png, .svg or .pdf."),
+    ] = Path("timeline.png"),
 ) -> None:
     """
     Draw a session: who spoke when, what was asked of the stages, what was sent and what was heard.
@@ -289,7 +361,32 @@ def log_draw(
     from . import cli_draw
 
     cli_draw.draw(target, data, out)
-    Console().print(f"{out}", highlight=False)
+    screen().print(escape(str(out)))
+
+
+@logs.command("rm")
+def log_rm(
+    sessions: Annotated[list[str], typer.Argument(metavar="SESSION", help="Ids, beginnings of ids, or `latest`.")],
+    data: DataOption = DATA,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """
+    Remove sessions that have ended, with their sound, for ever. No server may be using the directory.
+
+        antiphon log rm duplex-4f02 sess_91 --data antiphon-data
+
+        antiphon log rm latest --yes
+    """
+    from . import cli_show
+
+    rows = cli_logs.choose(sessions, data)
+    console = screen()
+    if not yes:
+        cli_show.print_index(console, rows)
+        typer.confirm("Remove for ever, with the sound?", abort=True)
+    cli_logs.remove_all([row.session for row in rows], data)
+    for row in rows:
+        console.print(f"removed {row.session}")
 
 
 def version(wanted: bool) -> None:
@@ -301,33 +398,30 @@ def version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     _version: Annotated[
         bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Take what stands before the command."""
+    """Take what stands before the command; without a command, show what there is."""
+    _explain(context)
+
+
+@logs.callback()
+def log_options(context: typer.Context) -> None:
+    """Without a command, show what there is."""
+    _explain(context)
+
+
+def _explain(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit
 
 
 def main() -> None:
     """Run the command line; whatever goes wrong is told in one sentence."""
-    try:
-        app()
-    except Stop as stop:
-        Console(stderr=True).print(
-            f"[bold red]antiphon:[/] {escape(stop.message)}", highlight=False, soft_wrap=True
-        )
-        sys.exit(stop.code)
-    except WavError as error:
-        _tell(str(error))
-        sys.exit(UNUSABLE)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.exit(UNUSABLE)
-
-
-def _tell(message: str) -> None:
-    Console(stderr=True).print(f"[bold red]antiphon:[/] {escape(message)}", highlight=False, soft_wrap=True)
+    sys.exit(ended("antiphon", partial(app, standalone_mode=False)))
 
 
 if __name__ == "__main__":

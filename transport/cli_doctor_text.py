@@ -15,18 +15,18 @@ _PURPOSE = {
     "vllm": "language models on a GPU",
 }
 
+_HOW_TO_GET = {extra: f".venv/bin/pip install -e '.\\[{extra}]'" for extra in _PURPOSE} | {"demo": "make voice"}
+
 
 def show(console: Console, report: Report) -> None:
     """Print the finding: what is there, then what each pipeline lacks and how to get it."""
-    console.print(
-        f"[bold]antiphon {report.version}[/] on Python {report.python}, {report.machine}", highlight=False
-    )
+    console.print(f"[bold]antiphon {report.version}[/] on Python {report.python}, {report.machine}")
     console.print(_packages(report))
     for line in report.models:
-        console.print(f"  model {escape(line)}", highlight=False, soft_wrap=True)
+        console.print(f"  model {escape(line)}")
     console.print()
     for line in advice(report):
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line)
 
 
 def _packages(report: Report) -> Table:
@@ -41,23 +41,22 @@ def _packages(report: Report) -> Table:
 
 
 def advice(report: Report) -> list[str]:
-    """Return for each pipeline one line: ready, or what it lacks and how to get it."""
+    """Return for each pipeline one line: ready, or what it lacks and the command that gets it."""
     lines: list[str] = []
     core = report.lacks(CORE)
     if core:
-        lines.append(f"[red]echo lacks[/] {', '.join(core)}: pip install --upgrade antiphon")
+        lines.append(f"[red]echo lacks[/] {', '.join(core)}; get it with: make core")
     else:
         lines.append("[green]echo is ready[/]: antiphon serve --pipeline echo")
-    if missing := report.lacks("voice"):
-        lines.append(f"[yellow]voice lacks[/] {', '.join(missing)}: make voice, or pip install 'antiphon\\[voice]'")
-    elif report.models_ready is False:
-        lines.append("[yellow]voice lacks models[/]: python -m antiphon.stages.assets says which and prepares them")
-    elif report.espeak is None:
-        lines.append("[yellow]voice lacks espeak-ng[/]: pip install espeakng-loader, or apt-get install espeak-ng")
+    lacking = [*report.lacks("voice"), *(["espeak-ng"] if report.espeak is None else [])]
+    if lacking:
+        lines.append(f"[yellow]voice lacks[/] {', '.join(lacking)}; get it with: make voice")
+    elif not report.models_ready:
+        lines.append("[yellow]voice lacks models[/], as said above")
     else:
         lines.append("[green]voice is ready[/]: antiphon serve --pipeline voice")
     lines.extend(
-        f"[dim]{extra} ({purpose}) lacks {', '.join(report.lacks(extra))}: pip install 'antiphon\\[{extra}]'[/]"
+        f"[dim]{extra} ({purpose}) lacks {', '.join(report.lacks(extra))}; get it with: {_HOW_TO_GET[extra]}[/]"
         for extra, purpose in _PURPOSE.items()
         if extra != "voice" and report.lacks(extra)
     )

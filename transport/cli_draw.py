@@ -13,10 +13,13 @@ from antiphon.events.log import LogError
 
 from . import cli_logs
 from .cli_errors import UNUSABLE, Stop
+from .cli_files import writable
 from .timeline import Story, tell
 from .timeline_plot import Read, Sound
 from .timeline_plot import draw as draw_story
 from .wav import Pcm
+
+HOW_TO_GET = "make voice"
 
 
 def draw(target: str, data: Path, out: Path) -> None:
@@ -25,12 +28,13 @@ def draw(target: str, data: Path, out: Path) -> None:
     Raises:
         Stop: the log cannot be read, matplotlib is missing, or the picture cannot be written.
     """
+    writable(out)
     log = cli_logs.load(target, data)
     story = tell(log.transactions)
     try:
         draw_story(story, out, anyio.run(sound_of, data, story))
     except ImportError:
-        raise Stop("drawing needs matplotlib: pip install 'antiphon[demo]'", UNUSABLE) from None
+        raise Stop(f"drawing needs matplotlib; get it with: {HOW_TO_GET}", UNUSABLE) from None
     except (OSError, ValueError) as error:
         raise Stop(f"cannot write {out}: {error}", UNUSABLE) from error
 

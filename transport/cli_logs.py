@@ -1,6 +1,6 @@
-"""Where a log comes from: a session in a data directory, or an exported file; both are read the same way."""
+"""Where a log comes from: a session in a data directory, or an exported file; and how one is removed."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from importlib import metadata
 from pathlib import Path
@@ -9,7 +9,8 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from antiphon.engine.datadir import DataPaths
+from antiphon.engine.datadir import DataDirectoryError, DataPaths
+from antiphon.engine.retention import NotRemovable, remove
 from antiphon.engine.sqlite_reader import SqliteReader
 from antiphon.events.events import SessionOpened
 from antiphon.events.log import (
@@ -23,10 +24,14 @@ from antiphon.events.log import (
 )
 
 from .cli_errors import UNUSABLE, Stop
+from .cli_files import writable
 
 VERSION = metadata.version("antiphon")
 BATCH = 1000
 LATEST = "latest"
+STANDARD_OUTPUT = Path("-")
+_MARK = b"\xef\xbb\xbf"
+"""What editors of another world put before a text."""
 
 
 class LogHeader(Struct, frozen=True, kw_only=True):
@@ -139,6 +144,33 @@ async def _index(data: Path) -> list[SessionRow]:
         return await reader.sessions()
 
 
+def choose(targets: Sequence[str], data: Path) -> list[SessionRow]:
+    """Return the sessions that are meant, each once. Must not be called on an event loop.
+
+    Raises:
+        Stop: there is no log, or a target means none or more than one.
+    """
+    return anyio.run(_choose, targets, data)
+
+
+async def _choose(targets: Sequence[str], data: Path) -> list[SessionRow]:
+    async with reading(data) as reader:
+        rows = [await find(reader, target) for target in targets]
+    return list({row.session: row for row in rows}.values())
+
+
+def remove_all(sessions: Sequence[str], data: Path) -> None:
+    """Delete sessions with their sound, all or none. Must not be called on an event loop.
+
+    Raises:
+        Stop: a server uses the directory, or one of them has not ended.
+    """
+    try:
+        anyio.run(remove, data, sessions)
+    except (NotRemovable, DataDirectoryError, LogError) as error:
+        raise Stop(f"nothing was removed: {error}", UNUSABLE) from error
+
+
 def load(target: str, data: Path) -> LoadedLog:
     """Return the log of a session of `data`, or of a file that was exported. Must not be called on an event loop.
 
@@ -161,17 +193,23 @@ async def _load(target: str, data: Path) -> LoadedLog:
 # -- exported files ------------------------------------------------------------------------------------------
 
 
+def export_lines(log: LoadedLog) -> Iterator[bytes]:
+    """Yield the lines of an exported log."""
+    yield msgspec.json.encode(log.header) + b"\n"
+    for transaction in log.transactions:
+        yield to_json(transaction) + b"\n"
+
+
 def write_export(path: Path, log: LoadedLog) -> None:
     """Write a log as lines of JSON: the header, then its transactions.
 
     Raises:
         Stop: the file cannot be written.
     """
+    writable(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "wb") as file:
-            file.write(msgspec.json.encode(log.header) + b"\n")
-            file.writelines(to_json(transaction) + b"\n" for transaction in log.transactions)
+            file.writelines(export_lines(log))
     except OSError as error:
         raise Stop(f"cannot write {path}: {error.strerror}", UNUSABLE) from error
 
@@ -183,7 +221,7 @@ def read_export(path: Path) -> LoadedLog:
         Stop: the file is missing, of another kind, cut off, or damaged.
     """
     try:
-        lines = path.read_bytes().splitlines()
+        lines = path.read_bytes().removeprefix(_MARK).rstrip().splitlines()
     except FileNotFoundError:
         raise Stop(f"there is no file {path}", UNUSABLE) from None
     except OSError as error:

@@ -1,5 +1,6 @@
 """`antiphon serve`: the server, and what an operator is told while it runs."""
 
+import logging
 import sys
 
 import structlog
@@ -10,8 +11,9 @@ from antiphon.engine.datadir import DataDirectoryError
 from antiphon.events.log import LogError
 
 from .cli_errors import UNUSABLE, Stop
+from .cli_terminal import colourful, screen
 from .pipelines import PipelineError
-from .serve import ServeSettings, Told
+from .serve import ServeSettings, Told, chosen
 from .serve import run as serve
 from .server import Insecure
 
@@ -25,28 +27,72 @@ def run(settings: ServeSettings) -> None:
     Raises:
         Stop: what was chosen cannot be served.
     """
-    renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
-    structlog.configure(
-        processors=[structlog.processors.add_log_level, structlog.processors.TimeStamper(fmt="iso"), renderer],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-    errors = Console(stderr=True, soft_wrap=True, highlight=False)
+    log_to_stderr()
+    try:
+        serve(settings, _told(settings, screen(stderr=True)))
+    except ExceptionGroup as group:  # what goes wrong inside the running hub comes in the wrapping of its tasks
+        raise _explained(_innermost(group), settings) from group
+    except (Insecure, PipelineError, DataDirectoryError, OSError, LogError) as error:
+        raise _explained(error, settings) from error
+
+
+def _told(settings: ServeSettings, errors: Console) -> Told:
+    """Return what is said to the operator when."""
+    undetected: list[str] = []
+
+    def listening(address: str) -> None:
+        _say_address(address)
+        errors.print(f"[dim]the sessions are kept in {escape(str(settings.data))}; Ctrl-C stops the server[/]")
+
+    def ready() -> None:
+        named = ": the models are loaded" if chosen(settings).stage.models else ""
+        errors.print(f"[green]ready[/]{named}{', except the voice detector' if undetected else ''}")
 
     def unavailable(reason: str) -> None:
         errors.print(f"[bold red]antiphon:[/] the models cannot be loaded: {escape(reason)}")
         errors.print("[dim]The server goes on and refuses sessions; `antiphon doctor` says what is missing.[/]")
 
-    told = Told(
-        listening=_say_address,
-        ready=lambda: errors.print("[green]ready[/]: the models are loaded"),
+    def no_detector(reason: str) -> None:
+        undetected.append(reason)
+        errors.print(f"[bold red]antiphon:[/] the voice detector cannot be loaded: {escape(reason)}")
+        errors.print("[dim]Loudness takes its place, which hears worse where it is noisy.[/]")
+
+    def stopping() -> None:
+        errors.print("[dim]stopping: clients are told, sessions are written down[/]")
+
+    def stopped(left: int) -> None:
+        sessions = {0: "no session is left to resume", 1: "1 session can be resumed"}
+        errors.print(f"stopped; {sessions.get(left, f'{left:,} sessions can be resumed')}")
+
+    return Told(
+        listening=listening,
+        ready=ready,
         unavailable=unavailable,
+        undetected=no_detector,
+        stopping=stopping,
+        stopped=stopped,
     )
-    try:
-        serve(settings, told)
-    except ExceptionGroup as group:  # what goes wrong inside the running hub comes in the wrapping of its tasks
-        raise _explained(_innermost(group), settings) from group
-    except (Insecure, PipelineError, DataDirectoryError, OSError, LogError) as error:
-        raise _explained(error, settings) from error
+
+
+class _Forwarded(logging.Handler):
+    """Takes what libraries log in the standard way into the one log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        structlog.get_logger().log(
+            record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info
+        )
+
+
+def log_to_stderr() -> None:
+    """Let the log go to standard error: to whatever that is when something is logged, not to today's."""
+    renderer = structlog.dev.ConsoleRenderer(colors=colourful(), exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(
+        processors=[structlog.processors.add_log_level, structlog.processors.TimeStamper(fmt="iso"), renderer],
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+    )
+    root = logging.getLogger()
+    if not any(isinstance(handler, _Forwarded) for handler in root.handlers):
+        root.addHandler(_Forwarded())
 
 
 def _innermost(group: ExceptionGroup[Exception]) -> Exception:
@@ -68,7 +114,11 @@ def _explained(error: Exception, settings: ServeSettings) -> Exception:
                 "or say --insecure if that is meant",
                 UNUSABLE,
             )
-        case PipelineError() | DataDirectoryError() | LogError():
+        case LogError():
+            return Stop(
+                f"{error}; restore {settings.data} from a backup, or take another directory with --data", UNUSABLE
+            )
+        case PipelineError() | DataDirectoryError():
             return Stop(str(error), UNUSABLE)
         case OSError():
             return Stop(
@@ -81,5 +131,8 @@ def _explained(error: Exception, settings: ServeSettings) -> Exception:
 
 
 def _say_address(address: str) -> None:
-    sys.stdout.write(f"listening on {address}\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(f"listening on {address}\n")
+        sys.stdout.flush()
+    except OSError as error:
+        raise Stop(f"the output cannot be written: {error.strerror}") from error

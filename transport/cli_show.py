@@ -16,7 +16,7 @@ from antiphon.events.log import SessionRow, Transaction
 
 QUIET = (cmd.AppendAudio, cmd.AckPlayback)
 _WIDEST = 96
-INDEX_WIDTH = 126
+INDEX_WIDTH = 140
 """Columns that the index needs; a narrower terminal wraps its lines."""
 
 _HIDDEN = frozenset(
@@ -32,7 +32,7 @@ _HIDDEN = frozenset(
 def index(rows: list[SessionRow]) -> Table:
     """Return the sessions of a data directory, newest first."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("session", "kind", "state", "dialect", "model", "opened (UTC)"):
+    for name in ("session", "kind", "state", "dialect", "model", "plugin", "opened (UTC)"):
         table.add_column(name, no_wrap=True)
     for name in ("length", "transactions"):
         table.add_column(name, justify="right")
@@ -40,9 +40,15 @@ def index(rows: list[SessionRow]) -> Table:
         colour = "green" if row.state == "open" else "dim"
         table.add_row(
             *(row.session, row.kind, f"[{colour}]{row.state}[/]", row.dialect, escape(row.model)),
+            escape(f"{row.plugin} {row.plugin_version}"),
             *(_moment(row.opened_us), _length(row.at), f"{row.head:,}"),
         )
     return table
+
+
+def print_index(console: Console, rows: list[SessionRow]) -> None:
+    """Print the sessions; each in one line, however narrow the terminal is."""
+    console.print(index(rows), width=max(console.width, INDEX_WIDTH))
 
 
 def show(console: Console, transactions: list[Transaction], *, everything: bool) -> None:

@@ -1,8 +1,9 @@
 """`antiphon talk`: speak a WAV file to a server in real time, and hear its answer."""
 
+import signal
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import anyio
 import numpy as np
@@ -10,16 +11,14 @@ from msgspec import Struct
 from rich.console import Console
 
 from .cli_errors import UNUSABLE, Stop
+from .cli_files import writable
 from .client import RealtimeClient, SessionLost
-from .talk import Talk, Unanswered, now_us, spoken
+from .talk import QUIET_S, Talk, Unanswered, Unheard, now_us, spoken
 from .talk_dialogue import Dialogue
-from .talk_mic import RATE
+from .talk_mic import RATE, silent
 from .talk_player import track
 from .talk_show import Screen, latencies
-from .wav import Pcm, write_wav
-
-QUIET_S = 3.0
-"""After the file has been spoken, a turn must have begun within this."""
+from .wav import Pcm, read_wav, write_wav
 
 ANSWER_S = 30.0
 PLAYED_S = 600.0
@@ -36,61 +35,122 @@ class Report(Struct, frozen=True, kw_only=True):
     voice_to_voice_ms: list[int]
     audio_ms: int
     reply: str | None
+    interrupted: bool
+    """Whether Ctrl-C has ended the conversation."""
 
 
-def run(voice: Pcm, url: str, api_key: str | None, out: Path | None, console: Console) -> Report:
-    """Speak `voice` (16 kHz mono) and wait until the answer has been played; write what was heard to `out`.
+class _Held(Struct):
+    """A conversation that was held, and what went wrong in it; `talk` None: it did not begin."""
+
+    session: str = ""
+    talk: Talk | None = None
+    failure: Unanswered | SessionLost | None = None
+    interrupted: bool = False
+
+
+def voice_in(file: Path) -> Pcm:
+    """Return what is said in a file (16 kHz mono).
 
     Raises:
-        Stop: there is no server, it lost the session, or it did not answer.
-        WavError: `out` cannot be written.
+        WavError: it cannot be read.
+        Stop: nobody speaks in it.
     """
+    voice = read_wav(file)
+    if silent(voice):
+        raise Stop(f"no speech was heard in {file}: it is silent", UNUSABLE)
+    return voice
+
+
+def run(file: Path, url: str, api_key: str | None, out: Path | None, console: Console) -> Report:
+    """Speak a file and wait until the answer has been played; write what was heard to `out`.
+
+    What was heard is written too when the conversation fails or SIGINT ends it.
+
+    Raises:
+        Stop: `url` or `out` cannot be used, there is no server, it lost the session, or it did not answer.
+        WavError: the file cannot be read, or `out` cannot be written.
+    """
+    voice = voice_in(file)
+    if out is not None:
+        writable(out)
     url = url if "://" in url else f"ws://{url}"
-    if urlsplit(url).scheme not in ("ws", "wss", "http", "https"):
-        raise Stop(f"{url} is no address of a server: give --url ws://HOST:PORT", UNUSABLE)
-    session, talk = anyio.run(
-        partial(_converse, voice, url, api_key, console), backend_options={"use_uvloop": True}
-    )
-    heard = talk.dialogue.player.heard
+    held = anyio.run(partial(_converse, voice, url, api_key, console), backend_options={"use_uvloop": True})
+    if held.talk is None:
+        raise _unopened(held.failure, url, api_key)
+    held.talk.dialogue.player.stop(now_us())
+    heard = held.talk.dialogue.player.heard
     sound = track(heard, heard[0].start_us, REPLY_RATE) if heard else np.zeros(0, np.int16)
     if out is not None:
         write_wav(out, sound, REPLY_RATE)
+    if isinstance(held.failure, Unheard):
+        raise Stop(f"no speech was heard in {file}")
+    if held.failure is not None:
+        raise Stop(str(held.failure))
     return Report(
-        session=session,
-        heard=[ask.text for ask in talk.dialogue.asks],
-        said=[reply.text.strip() for reply in talk.dialogue.replies],
-        finished=[reply.status for reply in talk.dialogue.replies],
-        voice_to_voice_ms=latencies(talk.dialogue, talk.mic),
+        session=held.session,
+        heard=[ask.text for ask in held.talk.dialogue.asks],
+        said=[reply.text.strip() for reply in held.talk.dialogue.replies],
+        finished=[reply.status for reply in held.talk.dialogue.replies],
+        voice_to_voice_ms=latencies(held.talk.dialogue, held.talk.mic),
         audio_ms=len(sound) * 1000 // REPLY_RATE,
         reply=None if out is None else str(out),
+        interrupted=held.interrupted,
     )
 
 
-async def _converse(voice: Pcm, url: str, api_key: str | None, console: Console) -> tuple[str, Talk]:
+def _unopened(failure: Exception | None, url: str, api_key: str | None) -> Stop:
+    """Return the sentence about a session that was not opened."""
+    code = failure.code if isinstance(failure, SessionLost) else ""
+    why = failure.why if isinstance(failure, SessionLost) else "nothing was said"
+    match code:
+        case "invalid_url":
+            return Stop(f"{url} is no address of a server: give --url ws://HOST:PORT", UNUSABLE)
+        case "disconnected":
+            return Stop(
+                f"there is no server at {url} ({why}); start one with `antiphon serve`, or name one with --url"
+            )
+        case "http_401" if api_key:
+            return Stop(
+                f"the server at {url} does not take this key: give another with --api-key or ANTIPHON_API_KEY"
+            )
+        case "http_401":
+            return Stop(f"the server at {url} wants a key: --api-key or ANTIPHON_API_KEY")
+        case _:
+            return Stop(f"the server at {url} opened no session ({code}: {why})")
+
+
+async def _converse(voice: Pcm, url: str, api_key: str | None, console: Console) -> _Held:
     screen = Screen(console)
-    failure: Exception | None = None
-    talk: Talk | None = None
-    session = ""
+    held = _Held()
     try:
         async with RealtimeClient(url, spoken(), api_key=api_key) as client:
-            session = client.session_id
-            talk = Talk(client, Dialogue(screen.tell))
-            try:
-                await talk.run(partial(_speak, talk, voice))
-            except Unanswered as unanswered:  # on its own, not inside the group of errors of the client
-                failure = unanswered
+            held.session = client.session_id
+            held.talk = Talk(client, Dialogue(screen.tell))
+            await _until_interrupted(held, partial(_speak, held.talk, voice))
     except SessionLost as lost:
-        failure = failure or lost
+        held.failure = held.failure or lost
     screen.close()
-    if isinstance(failure, SessionLost) and talk is None:
-        if failure.code == "disconnected":
-            raise Stop(
-                f"there is no server at {url} ({failure}); start one with `antiphon serve`, or name one with --url"
-            )
-        raise Stop(f"the server at {url} opened no session ({failure})")
-    if failure is not None or talk is None:
-        raise Stop(str(failure))
-    return session, talk
+    return held
+
+
+async def _until_interrupted(held: _Held, script: Callable[[], Awaitable[None]]) -> None:
+    """Talk until the script or SIGINT ends it; what fails becomes a value."""
+    talk = held.talk
+    assert talk is not None
+    with anyio.open_signal_receiver(signal.SIGINT) as signals:
+        async with anyio.create_task_group() as group:
+
+            async def watch() -> None:
+                async for _ in signals:
+                    held.interrupted = True
+                    group.cancel_scope.cancel()
+
+            group.start_soon(watch)
+            try:
+                await talk.run(script)
+            except Unanswered as unanswered:
+                held.failure = unanswered
+            group.cancel_scope.cancel()
 
 
 async def _speak(talk: Talk, voice: Pcm) -> None:
@@ -110,7 +170,7 @@ async def _speak(talk: Talk, voice: Pcm) -> None:
 
     await talk.until("speech to be noticed", understood, length + QUIET_S + 10)
     if not dialogue.asks:
-        raise Unanswered("the server heard no speech in the file")
+        raise Unheard("the server heard no speech")
     await talk.until("an answer", answered, ANSWER_S)
     await talk.until("the answer to end", dialogue.settled, PLAYED_S)
     if all(reply.status == "failed" for reply in dialogue.replies):

@@ -1,5 +1,6 @@
 """One socket of the client: dialling, opening or resuming a session, and its frames."""
 
+import ssl
 from types import TracebackType
 from typing import Literal, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -8,7 +9,7 @@ import anyio
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
 
 from . import wire_server as out
 from .client_events import Received, read
@@ -24,7 +25,7 @@ class Refused(Exception):
     """The server said no. `final`: another attempt would hear the same."""
 
     def __init__(self, code: str, message: str, *, final: bool) -> None:
-        super().__init__(f"{code}: {message}")
+        super().__init__(message)
         self.code = code
         self.final = final
 
@@ -58,10 +59,24 @@ class SessionOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     extra_body: dict[str, object] | None = None
 
 
+UNUSABLE = "invalid_url"
+"""The code of an address that names no server."""
+
+
 def address(url: str, model: str | None) -> str:
-    """Return the URL that is dialled: the duplex dialect, and nothing is opened before the first message."""
-    parts = urlsplit(url)
+    """Return the URL that is dialled: the duplex dialect, and nothing is opened before the first message.
+
+    Raises:
+        Refused: `url` names no server.
+    """
+    try:
+        parts = urlsplit(url)
+        usable = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no port, brackets that do not close
+        parts, usable = urlsplit(""), False
     scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
+    if not usable or scheme not in ("ws", "wss"):
+        raise Refused(UNUSABLE, f"{url!r} is no address of a server; it looks like ws://HOST:PORT", final=True)
     path = parts.path if parts.path.strip("/") else "/v1/realtime"
     query = dict(parse_qsl(parts.query)) | {"duplex": "1", "autostart": "0"}
     if model is not None:
@@ -92,13 +107,21 @@ class Link:
                 compression=None,
                 open_timeout=OPENING_S,
             )
-        except InvalidHandshake as error:
-            status = _status(error)
+        except InvalidStatus as error:
+            status = error.response.status_code
             if 400 <= status < 500:
                 raise Refused(f"http_{status}", str(error), final=True) from error
             raise Cut(str(error)) from error
+        except ssl.SSLCertVerificationError as error:
+            raise Cut(f"its certificate is not trusted here: {error.verify_message}") from error
+        except ssl.SSLError as error:
+            raise Cut("it does not speak TLS: use ws:// in place of wss://") from error
         except (OSError, TimeoutError) as error:
             raise Cut(str(error)) from error
+        except (InvalidURI, ValueError) as error:
+            raise Refused(UNUSABLE, f"{url!r} is no address of a server", final=True) from error
+        except (WebSocketException, EOFError) as error:
+            raise Cut("what listens there does not speak this protocol") from error
         return cls(socket)
 
     async def __aenter__(self) -> Self:
@@ -177,10 +200,6 @@ class Link:
     def cut(self) -> None:
         """Drop the socket without a word, as a lost network does."""
         self._socket.transport.abort()
-
-
-def _status(error: InvalidHandshake) -> int:
-    return error.response.status_code if isinstance(error, InvalidStatus) else 0
 
 
 _encode = msgspec.json.Encoder().encode

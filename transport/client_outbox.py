@@ -13,6 +13,13 @@ from .wire_client import ClientEvent, HeartbeatIn
 LARGEST = 64 * 1024 * 1024
 """Bytes that may wait for the server; a client that sends on is not being heard."""
 
+WINDOW, WINDOW_BYTES = 512, 4 * 1024 * 1024
+"""Commands, and bytes, that are under way at most: sent on this socket and not known to be applied. The server
+bounds what waits there, so whoever comes back with a long queue has to hand it over piece by piece."""
+
+ASK_EVERY, ASK_EVERY_BYTES = WINDOW // 4, WINDOW_BYTES // 4
+"""After so much a heartbeat is sent along, whose answer says what was applied."""
+
 
 class Overfull(Exception):
     """More is waiting for the server than the client may hold."""
@@ -38,6 +45,8 @@ class Outbox:
         self._kept: deque[_Sent] = deque()
         self._heartbeats: deque[int] = deque()
         self._unsent = 0
+        self._under_way = 0
+        self._unasked = self._unasked_bytes = 0
         self._news = anyio.Event()
         self._emptied = anyio.Event()
 
@@ -49,28 +58,43 @@ class Outbox:
         """
         if self.size > LARGEST:
             raise Overfull(f"more than {LARGEST} bytes wait for the server")
+        number = self._put(event)
+        if self._unasked >= ASK_EVERY or self._unasked_bytes >= ASK_EVERY_BYTES:
+            self._put(HeartbeatIn())
+        return number
+
+    def _put(self, event: ClientEvent) -> int:
         self.last += 1
         data = _encode(replace(event, client_seq=self.last))
         self._kept.append(_Sent(self.last, data))
         self.size += len(data)
+        self._unasked += 1
+        self._unasked_bytes += len(data)
         if isinstance(event, HeartbeatIn):
             self._heartbeats.append(self.last)
+            self._unasked = self._unasked_bytes = 0
         self._unsent += 1
         self._news.set()
         return self.last
 
     def take(self) -> Iterator[bytes]:
-        """Give what was not sent on this socket yet, in order."""
-        while self._unsent:
+        """Give what was not sent on this socket yet, in order, as far as the window is open."""
+        while self._unsent and self._open:
             sent = self._kept[len(self._kept) - self._unsent]
             self._unsent -= 1
+            self._under_way += len(sent.data)
             yield sent.data
-        self._emptied.set()
-        self._emptied = anyio.Event()
+        if not self._unsent:
+            self._emptied.set()
+            self._emptied = anyio.Event()
+
+    @property
+    def _open(self) -> bool:
+        return len(self._kept) - self._unsent < WINDOW and self._under_way < WINDOW_BYTES
 
     async def wait_news(self) -> None:
-        """Wait until there is something to send."""
-        if not self._unsent:
+        """Wait until there is something to send, and room for it on the way."""
+        while not (self._unsent and self._open):
             self._news = anyio.Event()
             await self._news.wait()
 
@@ -83,19 +107,25 @@ class Outbox:
         """Forget what the oldest unanswered heartbeat proves to be applied."""
         if self._heartbeats:
             self._forget(self._heartbeats.popleft())
+            self._news.set()
 
     def restart(self, last_applied: int) -> None:
         """A new socket serves the session: forget what was applied, and send the rest again."""
         self._forget(last_applied)
         # A heartbeat that was applied may still be answered in the replay.
         self._unsent = len(self._kept)
+        self._under_way = 0
         self._news.set()
 
     def _forget(self, through: int) -> None:
         while self._kept and self._kept[0].seq <= through:
+            size = len(self._kept[0].data)
             if self._unsent == len(self._kept):
                 self._unsent -= 1
-            self.size -= len(self._kept.popleft().data)
+            else:
+                self._under_way -= size
+            self._kept.popleft()
+            self.size -= size
 
 
 _encode = msgspec.json.Encoder().encode

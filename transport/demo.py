@@ -3,9 +3,13 @@
 Every promise is checked; the last line is one JSON object, and the exit code is 1 when a promise was not kept.
 """
 
+import fcntl
 import shutil
 import sys
+import tempfile
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -18,15 +22,19 @@ from msgspec import Struct
 from rich.console import Console
 from rich.markup import escape
 
+from antiphon.engine.datadir import DataDirectory, DataDirectoryError
+
 from . import cli_draw, cli_logs, demo_server
 from .cli_errors import UNUSABLE, Stop
+from .cli_talk import voice_in
+from .cli_terminal import ended, screen
 from .demo_checks import Claim, check
 from .demo_talk import Heard, converse
-from .talk import Unanswered
+from .talk import Unanswered, Unheard
 from .talk_player import track
 from .talk_show import latencies
 from .timeline import tell
-from .wav import Pcm, WavError, read_wav, write_wav
+from .wav import Pcm, read_wav, write_wav
 
 OUT = Path("out/demo")
 LOG, CONVERSATION, PICTURE, SERVER_LOG = "session.jsonl", "conversation.wav", "timeline.png", "server.log"
@@ -34,7 +42,7 @@ WAV_RATE = 24_000
 QUESTIONS = (
     "What is the capital of France?",
     "Please tell me a long story about a cat.",
-    "Wait, stop. Tell me about the history of Paris instead.",
+    "Wait, stop. What is the weather like in Paris in the spring?",
 )
 """The third one is spoken over the answer to the second."""
 
@@ -57,41 +65,65 @@ def run(audio: Path | None, out: Path, console: Console) -> bool:
     """Hold the conversation, write everything down, check it; return whether all promises were kept.
 
     Raises:
-        Stop: it could not be held.
+        Stop: it could not be held, nobody speaks in `audio`, or another demo uses `out`.
         WavError: `audio` is no usable file.
     """
     began = time.monotonic()
     data = out / "data"
-    _clear(out)
-    voices = _voices(audio, out / "questions")
-    with demo_server.server("voice", data, out / SERVER_LOG) as address:
-        console.print(f"[bold]A server listens on {address}[/], its log is {data}\n", highlight=False)
-        demo_server.wait_until_healthy(address)
-        try:
-            heard = anyio.run(partial(converse, address, voices, console), backend_options={"use_uvloop": True})
-        except Unanswered as unanswered:
-            raise Stop(f"the conversation did not go as it should: {unanswered}") from None
-    claims, summary = _settle(heard, data, out)
+    own = [voice_in(audio)] if audio is not None else []
+    with _taken(out), tempfile.TemporaryDirectory(dir=out, prefix="questions-") as spoken:
+        voices = [*own, *_questions(Path(spoken))[len(own) :]]
+        _clear(out)
+        shutil.copytree(spoken, out / "questions")
+        with demo_server.server("voice", data, out / SERVER_LOG) as address:
+            console.print(f"[bold]A server listens on {address}[/], its log is {escape(str(data))}\n")
+            demo_server.wait_until_healthy(address)
+            try:
+                talking = partial(converse, address, voices, console)
+                heard = anyio.run(talking, backend_options={"use_uvloop": True})
+            except Unheard:
+                raise Stop(f"no speech was heard in {audio or 'the spoken questions'}") from None
+            except Unanswered as unanswered:
+                raise Stop(f"the conversation did not go as it should: {unanswered}") from None
+        claims, summary = _settle(heard, data, out)
     _account(console, claims, summary, time.monotonic() - began)
     print(msgspec.json.encode(summary).decode())
     return all(claim.kept for claim in claims)
 
 
+@contextmanager
+def _taken(out: Path) -> Generator[None]:
+    """Have the folder to oneself: another demo's files are alive, and so are those of a server on its data.
+
+    Raises:
+        Stop: somebody has it.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    busy = f"{out} is in use by another demo; wait for its end, or take another folder: make demo ARGS='--out DIR'"
+    with open(out / ".lock", "wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            DataDirectory(out / "data").close()
+        except BlockingIOError:
+            raise Stop(busy, UNUSABLE) from None
+        except DataDirectoryError as error:
+            raise Stop(f"{out} is in use: {error}", UNUSABLE) from error
+        yield
+
+
 def _clear(out: Path) -> None:
     """Remove what an earlier demo left, and nothing else."""
-    out.mkdir(parents=True, exist_ok=True)
     for name in ("data", "questions"):
         shutil.rmtree(out / name, ignore_errors=True)
     for name in (LOG, CONVERSATION, PICTURE, SERVER_LOG):
         (out / name).unlink(missing_ok=True)
 
 
-def _voices(audio: Path | None, folder: Path) -> list[Pcm]:
-    """Return the three questions as sound; `audio` is asked in place of the first."""
-    own = [read_wav(audio)] if audio is not None else []
+def _questions(folder: Path) -> list[Pcm]:
+    """Let the voice speak the questions into a folder; return them as sound."""
     files = [folder / f"{number}.wav" for number in range(1, len(QUESTIONS) + 1)]
     demo_server.speak(QUESTIONS, files)
-    return [*own, *(read_wav(file) for file in files[len(own) :])]
+    return [read_wav(file) for file in files]
 
 
 def _settle(heard: Heard, data: Path, out: Path) -> tuple[list[Claim], Summary]:
@@ -135,17 +167,15 @@ def _account(console: Console, claims: list[Claim], summary: Summary, seconds: f
     console.print("\n[bold]What was promised, and what the log shows[/]")
     for claim in claims:
         mark = "[bold green]✓[/]" if claim.kept else "[bold red]✗[/]"
-        console.print(f"  {mark} {claim.promise}", highlight=False)
-        console.print(f"    [dim]{escape(claim.evidence)}[/]", highlight=False, soft_wrap=True)
+        console.print(f"  {mark} {claim.promise}")
+        console.print(f"    [dim]{escape(claim.evidence)}[/]")
     waits = ", ".join(f"{wait:,}" for wait in summary.voice_to_voice_ms)
     folder = Path(summary.log).parent
-    console.print(f"\n  end of your voice to its first sound: {waits} ms", highlight=False)
+    console.print(f"\n  end of your voice to its first sound: {waits} ms")
     console.print(
         f"  look at {folder / PICTURE}, listen to {summary.conversation_wav}, read {summary.log}",
-        highlight=False,
-        soft_wrap=True,
     )
-    console.print(f"  [dim]{seconds:.0f} s in all[/]\n", highlight=False)
+    console.print(f"  [dim]{seconds:.0f} s in all[/]\n")
 
 
 def main(
@@ -153,22 +183,11 @@ def main(
     out: Annotated[Path, typer.Option(help="Where the files go; those of an earlier demo are replaced.")] = OUT,
 ) -> None:
     """Hold a spoken conversation with this machine and show what its log proves."""
-    console = Console(soft_wrap=True)
-    errors = Console(stderr=True)
-    try:
-        kept = run(Path(audio) if audio else None, out, console)
-    except (Stop, WavError) as error:
-        code = error.code if isinstance(error, Stop) else UNUSABLE
-        errors.print(f"[bold red]demo:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-        sys.exit(code)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    if not kept:
-        errors.print("[bold red]demo:[/] not every promise was kept (marked ✗ above)", highlight=False)
-        sys.exit(1)
+    if not run(Path(audio) if audio else None, out, screen()):
+        raise Stop("not every promise was kept (marked ✗ above)")
 
 
 if __name__ == "__main__":
     app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
     app.command()(main)
-    app()
+    sys.exit(ended("demo", partial(app, standalone_mode=False)))

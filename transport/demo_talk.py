@@ -6,7 +6,7 @@ from rich.console import Console
 
 from .client import RealtimeClient, SessionLost
 from .client_link import SessionOptions
-from .talk import Talk, Unanswered, now_us, spoken
+from .talk import QUIET_S, Talk, Unanswered, Unheard, now_us, spoken
 from .talk_dialogue import Dialogue, Reply
 from .talk_mic import RATE, Microphone, Utterance
 from .talk_player import Heard as Sounded
@@ -14,14 +14,14 @@ from .talk_show import Screen
 from .wav import Pcm
 
 INSTRUCTIONS = "You are a friendly voice assistant. Answer in plain spoken words, in full sentences, without lists."
-MAX_TOKENS = 48
-"""Bounds an answer to about fifteen seconds of speech."""
+MAX_TOKENS = 120
+"""Bounds an answer to about half a minute of speech; the questions are such that the model ends well before."""
 
 LONG_TOKENS = 240
 """For the answer that is cut short: it is still being made when the user speaks over it."""
 
 ANSWER_S = 20.0
-PLAYED_S = 30.0
+PLAYED_S = 60.0
 CUT_IN_MS = 1_200
 """So much of the second answer is heard before the user speaks over it."""
 
@@ -105,7 +105,16 @@ class _Script:
 
     async def _ask(self) -> None:
         """Hear the first answer to its end."""
-        self.talk.mic.say(self._voices[0])
+        dialogue, mic = self.talk.dialogue, self.talk.mic
+        mic.say(self._voices[0])
+        length = len(self._voices[0]) / RATE
+        await self.talk.until("the first question to be spoken", lambda _now: not mic.speaking, length + 10)
+        spoken_us = now_us()
+        await self.talk.until(
+            "speech to be noticed", lambda now: bool(dialogue.asks) or now > spoken_us + QUIET_S * 1e6, QUIET_S + 10
+        )
+        if not dialogue.asks:
+            raise Unheard("the server heard no speech in the first question")
         await self._sounds("the first answer", len(self._voices[0]) / RATE)
         await self.talk.until("the first answer to end", self.talk.dialogue.settled, PLAYED_S)
         self.answers.append(self.talk.dialogue.replies[-1])

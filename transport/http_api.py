@@ -63,11 +63,8 @@ def application(hub: Hub, access: Access) -> Starlette:
     started_s = hub.clock.wall_us() // 1_000_000
 
     async def health(_request: HttpRequest) -> Response:
-        if hub.unavailable is not None:
-            return _json(Health("unhealthy", hub.unavailable), 503)
-        if not hub.ready.is_set():
-            return _json(Health("unhealthy", "The model is still being loaded."), 503)
-        return _json(Health("healthy"))
+        reason = hub.not_ready
+        return _json(Health("healthy")) if reason is None else _json(Health("unhealthy", reason), 503)
 
     async def models(request: HttpRequest) -> Response:
         access.check(_described(request))

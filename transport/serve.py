@@ -4,7 +4,7 @@ import gc
 import resource
 import secrets
 import signal
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from pathlib import Path
@@ -53,15 +53,33 @@ class ServeSettings(Struct, frozen=True, kw_only=True):
     insecure: bool = False
     max_sessions: int | None = None
     model: str | None = None
+    strict_model: bool = False
+    """Refuse clients that name a model which is not served; else any name will do."""
     default_dialect: Dialect = "ga"
+
+    @property
+    def by_name(self) -> bool:
+        """Whether the operator named models or a pipeline of their own: these are served, or nothing is (F9)."""
+        return bool(self.models) or self.pipeline.endswith(".toml")
+
+
+def _nothing(*_: object) -> None:
+    pass
 
 
 class Told(Struct, frozen=True, kw_only=True):
-    """Whom the server tells how it is doing: its address, that the models are loaded, or why they cannot be."""
+    """Whom the server tells how it is doing.
+
+    Its address; that the models are loaded, or why they cannot be; why there is no voice detector; that it is asked
+    to stop; and, when it has, how many sessions its log keeps for a resume.
+    """
 
     listening: Callable[[str], None]
     ready: Callable[[], None]
     unavailable: Callable[[str], None]
+    undetected: Callable[[str], None] = _nothing
+    stopping: Callable[[], None] = _nothing
+    stopped: Callable[[int], None] = _nothing
 
 
 def run(settings: ServeSettings, told: Told) -> None:
@@ -76,29 +94,56 @@ def run(settings: ServeSettings, told: Told) -> None:
 async def serve(settings: ServeSettings, told: Told) -> None:
     """Serve until a signal comes; raises as `run` does."""
     allow_many_files()
-    pipeline = with_models(load(settings.pipeline), settings.models)
-    async with hub_for(pipeline, settings) as hub:
-        access = Access(keys=settings.api_keys)
-        server = Server(
-            hub,
-            Listening(host=settings.host, port=settings.port, access=access, insecure=settings.insecure),
-        )
-        async with anyio.create_task_group() as group:
-            group.start_soon(_stop_on_signal, server)
-            group.start_soon(_tell_readiness, hub, told)
-            await server.serve(told.listening)
-            group.cancel_scope.cancel()
+    pipeline = chosen(settings)
+    access = Access(keys=settings.api_keys)
+    scorer = LateScorer(pipeline.voice_activity)
+    left: list[int] = []
+    # From the first moment on: a signal that comes while things are put together ends them in order too.
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with hub_for(pipeline, settings, scorer=scorer, left=left.append) as hub:
+            server = Server(
+                hub,
+                Listening(host=settings.host, port=settings.port, access=access, insecure=settings.insecure),
+            )
+            async with anyio.create_task_group() as group:
+                group.start_soon(_stop_on_signal, signals, server, told)
+                group.start_soon(_tell_readiness, hub, server, scorer, settings, told)
+                await server.serve(told.listening)
+                group.cancel_scope.cancel()
+            unavailable = hub.unavailable
+    if unavailable is not None and settings.by_name:
+        raise PipelineError(f"the models cannot be loaded: {unavailable}")
+    told.stopped(sum(left))
+
+
+def chosen(settings: ServeSettings) -> Pipeline:
+    """Return the pipeline that is to be served.
+
+    Raises:
+        PipelineError: there is none of this name, its file cannot be used, or it has no such model.
+    """
+    return with_models(load(settings.pipeline), settings.models)
 
 
 @asynccontextmanager
-async def hub_for(pipeline: Pipeline, settings: ServeSettings) -> AsyncGenerator[Hub]:
-    """Put a hub together and run it; its stages load while it already takes calls."""
+async def hub_for(
+    pipeline: Pipeline,
+    settings: ServeSettings,
+    *,
+    scorer: "LateScorer | None" = None,
+    left: Callable[[int], None] = _nothing,
+) -> AsyncGenerator[Hub]:
+    """Put a hub together and run it; its stages load while it already takes calls.
+
+    When it has ended in order, `left` is told how many sessions its log keeps for a resume.
+    """
     async with AsyncExitStack() as stack:
         log, samples, secret = await _store(settings, stack)
-        scorer = LateScorer(pipeline.voice_activity)
+        scorer = scorer or LateScorer(pipeline.voice_activity)
         if pipeline.voice_activity.arguments:
             await anyio.to_thread.run_sync(scorer.require)
         scoring = await stack.enter_async_context(ScoringService(scorer))
+        served = settings.model or pipeline.model
         hub = Hub(
             log,
             samples,
@@ -106,14 +151,18 @@ async def hub_for(pipeline: Pipeline, settings: ServeSettings) -> AsyncGenerator
             plugin_named(pipeline.plugin),
             HubSettings(
                 max_sessions=settings.max_sessions or pipeline.max_sessions,
-                served_model=settings.model or pipeline.model,
+                served_model=served,
+                aliases=() if pipeline.name == served else (pipeline.name,),
+                wildcard=not settings.strict_model,
                 default_dialect=settings.default_dialect,
             ),
             SystemClock(),
             secret,
             scoring,
         )
-        yield await stack.enter_async_context(hub)
+        async with hub:
+            yield hub
+        left(sum(row.state == "open" for row in await log.sessions()))
 
 
 async def _store(settings: ServeSettings, stack: AsyncExitStack) -> tuple[EventLog, Samples, bytes]:
@@ -124,6 +173,7 @@ async def _store(settings: ServeSettings, stack: AsyncExitStack) -> tuple[EventL
     directory = stack.enter_context(DataDirectory(settings.data))
     log = await SqliteLog.open(directory, durability=settings.durability)
     stack.push_async_callback(log.aclose)
+    await log.sessions()  # a log without an index that can be read is told at the start, not by every session
     return log, log.samples, directory.secret
 
 
@@ -151,6 +201,7 @@ class LateScorer:
     def __init__(self, choice: VoiceActivity) -> None:
         self._choice = choice
         self._scorer: Scorer | None = None
+        self._missing: str | None = None
 
     def new_stream(self) -> object:
         """Return a stream whose state is made when its first frame comes."""
@@ -173,20 +224,25 @@ class LateScorer:
         Raises:
             PipelineError: it cannot be loaded.
         """
-        try:
-            self._scorer = self._made()
-        except (StageUnavailable, ImportError) as error:
-            raise PipelineError(f"the voice detector cannot be loaded: {error}") from error
+        missing = self.prepare()
+        if missing is not None:
+            raise PipelineError(f"the voice detector cannot be loaded: {missing}")
 
-    def _made(self) -> Scorer:
-        return cast("Scorer", made(self._choice.factory, **self._choice.arguments))
+    def prepare(self) -> str | None:
+        """Load it if it is not loaded; return why it cannot be. Loudness has taken its place then."""
+        if self._scorer is None:
+            try:
+                self._scorer = cast("Scorer", made(self._choice.factory, **self._choice.arguments))
+            except (StageUnavailable, ImportError) as error:
+                self._missing = str(error)
+                self._scorer = LevelScorer()
+        return self._missing
 
     def _load(self) -> Scorer:
-        try:
-            self._scorer = self._made()
-        except (StageUnavailable, ImportError) as error:
-            _log.warning("the voice detector cannot be loaded; loudness takes its place", reason=str(error))
-            self._scorer = LevelScorer()
+        missing = self.prepare()
+        if missing is not None:
+            _log.warning("the voice detector cannot be loaded; loudness takes its place", reason=missing)
+        assert self._scorer is not None
         return self._scorer
 
 
@@ -214,15 +270,23 @@ def allow_many_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-async def _stop_on_signal(server: Server) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for _ in signals:
-            server.stop()
+async def _stop_on_signal(signals: AsyncIterator[signal.Signals], server: Server, told: Told) -> None:
+    async for _ in signals:
+        told.stopping()
+        server.stop()
 
 
-async def _tell_readiness(hub: Hub, told: Told) -> None:
+async def _tell_readiness(
+    hub: Hub, server: Server, scorer: LateScorer, settings: ServeSettings, told: Told
+) -> None:
     await hub.ready.wait()
     calm_collector()
+    if hub.unavailable is not None and settings.by_name:
+        server.stop()  # `serve` says why
+        return
+    undetected = await anyio.to_thread.run_sync(scorer.prepare)
+    if undetected is not None:
+        told.undetected(undetected)
     if hub.unavailable is not None:
         told.unavailable(hub.unavailable)
     else:

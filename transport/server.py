@@ -8,6 +8,7 @@ from typing import Any, cast
 from urllib.parse import parse_qsl, urlsplit
 
 import anyio
+import h11
 import uvicorn
 from anyio.abc import TaskGroup
 from msgspec import Struct
@@ -27,6 +28,13 @@ BACKLOG = 1024
 LEAVING_S = 5.0
 """How long connections may take to say goodbye when the server stops."""
 
+REQUEST_S = 10.0
+"""How long a connection may take to say what it wants; it holds a file of the process meanwhile."""
+
+SEND_BUFFER = 128 * 1024
+"""Bytes that the kernel keeps for a socket (it takes twice as much for its own accounts). Left to itself it keeps
+megabytes for a slow reader: half a minute of sound that an interruption could not call back (DESIGN 5.11)."""
+
 
 class Insecure(Exception):
     """The server would be open to strangers; the message says what to do."""
@@ -42,6 +50,20 @@ class Listening(Struct, frozen=True, kw_only=True):
     port: int = 8000
     access: Access = Access()
     insecure: bool = False
+
+
+class _Http(H11Protocol):
+    """uvicorn's reader of requests; one that never becomes a request is cut off."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Begin to read, for a bounded time."""
+        super().connection_made(transport)
+        self.loop.call_later(REQUEST_S, self._give_up)
+
+    def _give_up(self) -> None:
+        idle = self.conn.their_state is h11.IDLE and self.transport.get_protocol() is self
+        if idle and not self.transport.is_closing():
+            self.transport.close()
 
 
 class Server:
@@ -90,7 +112,7 @@ class Server:
         config.load()
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            lambda: H11Protocol(config=config, server_state=state, app_state={}, _loop=loop),
+            lambda: _Http(config=config, server_state=state, app_state={}, _loop=loop),
             sock=listener,
             backlog=BACKLOG,
         )
@@ -160,6 +182,8 @@ def _bind(host: str, port: int) -> sockets.socket:
     listener = sockets.socket(family, sockets.SOCK_STREAM)
     try:
         listener.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEADDR, 1)
+        # Accepted sockets inherit it.
+        listener.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDBUF, SEND_BUFFER)
         listener.bind((host, port))
     except OSError:
         listener.close()

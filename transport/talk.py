@@ -18,9 +18,16 @@ ACK_S = 0.04
 ENDPOINT_MS = 320
 """Silence that ends a turn."""
 
+QUIET_S = 3.0
+"""After all has been said, a turn must have begun within this."""
+
 
 class Unanswered(Exception):
     """What was waited for did not happen. The message says what, and how long it was waited for."""
+
+
+class Unheard(Unanswered):
+    """The server noticed no speech in what was said."""
 
 
 class Line(Protocol):

@@ -87,6 +87,21 @@ def _nothing(_kind: str, _text: str) -> None:
     pass
 
 
+_ENDINGS = {
+    "turn_detected": "stopped, because you spoke",
+    "client_cancelled": "stopped, as it was asked to",
+    "max_output_tokens": "cut short: it reached the length that was allowed",
+}
+
+
+def _ending(reply: Reply) -> str:
+    """Say how an answer ended, in plain words; `completed` is the ordinary end."""
+    if reply.complaint is not None:
+        return f"{reply.status}: {reply.complaint}"
+    reason = reply.reason or ""
+    return _ENDINGS.get(reason) or (f"{reply.status}: {reason.replace('_', ' ')}" if reason else reply.status)
+
+
 class Dialogue:
     """The state of one conversation as its client sees it.
 
@@ -220,8 +235,7 @@ class Dialogue:
         if details is not None:
             reply.reason = None if details.reason is UNSET else details.reason
             reply.complaint = None if details.error is UNSET else details.error.message
-        why = reply.complaint or (reply.reason or "").replace("_", " ")
-        self._tell("done", f"{reply.status}: {why}" if why else reply.status)
+        self._tell("done", _ending(reply))
 
     def _ask(self, item_id: str, now_us: int) -> Ask:
         for ask in reversed(self.asks):

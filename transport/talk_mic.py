@@ -74,6 +74,11 @@ class Microphone:
         return np.concatenate(self._recorded) if self._recorded else np.zeros(0, np.int16)
 
 
+def silent(voice: Pcm) -> bool:
+    """Return whether nothing in it is loud enough to be a voice."""
+    return not (np.abs(voice.astype(np.int32)) > _QUIET).any()
+
+
 def _loud_parts(voice: Pcm) -> list[tuple[int, int]]:
     """Return (first, behind the last) sample of each stretch of voice; all of it if there is none."""
     loud = np.flatnonzero(np.abs(voice.astype(np.int32)) > _QUIET)

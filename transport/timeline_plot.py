@@ -51,11 +51,12 @@ HEIGHTS = (0.45, 1.5, 0.75, 0.75, 0.9, 1.5, 1.35)
 
 
 def draw(story: Story, path: Path, sound: Sound = SILENCE) -> None:
-    """Write the picture as PNG (or what the name ends with).
+    """Write the picture to exactly this file, as PNG or what its name ends with.
 
     Raises:
         ImportError: matplotlib is not installed.
         OSError: the file cannot be written.
+        ValueError: no picture can be what its name ends with.
     """
     import matplotlib as mpl
 
@@ -83,8 +84,7 @@ def draw(story: Story, path: Path, sound: Sound = SILENCE) -> None:
         axes[-1].set_xlabel("seconds of session time", color=INK)
         axes[-1].tick_params(axis="x", length=3, color=FAINT, labelcolor=INK, bottom=True)
         _title(figure, story)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=110, facecolor=PAPER)
+        figure.savefig(path, format=path.suffix.removeprefix(".") or "png", dpi=110, facecolor=PAPER)
         plt.close(figure)
 
 

@@ -57,7 +57,7 @@ def to_pcm16(samples: Samples, rate: int, wanted: int) -> Pcm:
 
 
 def write_wav(path: Path, samples: Pcm, rate: int) -> None:
-    """Write samples of 16 bits, shape (frames,) or (frames, channels), as a WAV file; folders are made.
+    """Write samples of 16 bits, shape (frames,) or (frames, channels), as a WAV file.
 
     Raises:
         WavError: the file cannot be written.
@@ -70,7 +70,6 @@ def write_wav(path: Path, samples: Pcm, rate: int) -> None:
         *(rate * channels * 2, channels * 2, 16, b"data", len(body)),
     )
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(head + body)
     except OSError as error:
         raise WavError(f"cannot write {path}: {error.strerror}") from error

@@ -27,10 +27,13 @@ CLOSING_US = 5_000_000
 """How long the other side may take to answer a close, or to read what was still to be sent."""
 
 HANDED = 256 * 1024
-"""Bytes that may wait in the transport, beyond what the socket has accepted."""
+"""Bytes that may wait in the transport, beyond what the socket has accepted (DESIGN 5.11)."""
 
 ROOM = 64 * 1024
-"""More is written only when fewer bytes than this wait; leaves room for what one transaction says."""
+"""More is written only when no more than this waits."""
+
+HEAD = 10
+"""Bytes of the longest head of a frame that we send."""
 
 
 class Handler(Protocol):
@@ -94,6 +97,24 @@ class WebSocket(asyncio.Protocol):
         for message in messages:
             self._protocol.send_text(message)
         self._flush()
+
+    async def write(self, messages: Iterable[bytes]) -> None:
+        """Write text messages as the socket accepts them: never more than `HANDED` bytes wait.
+
+        Only a single message that is larger than what fits is handed on whole.
+        """
+        batch: list[bytes] = []
+        size = 0
+        for message in messages:
+            if batch and size + len(message) + HEAD > HANDED - ROOM:
+                await self.room()
+                self.send(batch)
+                batch, size = [], 0
+            batch.append(message)
+            size += len(message) + HEAD
+        if batch:
+            await self.room()
+            self.send(batch)
 
     @property
     def buffered(self) -> int:

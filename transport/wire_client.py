@@ -18,6 +18,8 @@ MetadataKey = Annotated[str, Meta(max_length=64)]
 MetadataValue = Annotated[str, Meta(max_length=512)]
 Metadata = Annotated[dict[MetadataKey, MetadataValue], Meta(max_length=16)]
 
+ClientSeq = Annotated[int, Meta(ge=1, le=2**53)]
+
 ABSENT = Raw(b"")
 """The value of a field that is decoded later and was not given."""
 
@@ -27,7 +29,13 @@ class Head(Struct, frozen=True):
 
     type: str | UnsetType = UNSET
     event_id: EventId | None = None
-    client_seq: Annotated[int, Meta(ge=1)] | None = None
+    client_seq: ClientSeq | None = None
+
+
+class Named(Struct, frozen=True):
+    """Of an event that is wrong: what its refusal must name."""
+
+    event_id: EventId | None = None
 
 
 class ClientEvent(Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
@@ -37,7 +45,7 @@ class ClientEvent(Struct, frozen=True, kw_only=True, tag_field="type", omit_defa
     """
 
     event_id: EventId | None = None
-    client_seq: Annotated[int, Meta(ge=1)] | None = None
+    client_seq: ClientSeq | None = None
 
 
 class SessionUpdate(ClientEvent, frozen=True, kw_only=True, tag="session.update"):

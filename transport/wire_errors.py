@@ -7,6 +7,9 @@ from antiphon.events.errors import Detail
 QUOTED = 64
 """At most so many characters of a client's text are quoted in a message (WIRE 9.1)."""
 
+LONGEST_PARAM, LONGEST_MESSAGE = 128, 256
+"""At most so many characters of a path that a client wrote are told back, and of the sentence around it."""
+
 _AT = re.compile(r" - at (?:`(?:key|\.\.\.)` in )?`\$\.?([^`]*)`$")
 _MISSING = re.compile(r"^Object missing required field `([^`]*)`")
 _WRONG_TYPE = re.compile(r"^Expected `[^`]*`, got ")
@@ -32,13 +35,19 @@ class WireError(Exception):
     ) -> None:
         super().__init__(message)
         self.code = code
-        self.message = message
-        self.param = param
+        self.message = message[:LONGEST_MESSAGE]
+        self.param = param[:LONGEST_PARAM] if param is not None else None
         self.detail: Detail | None = detail
         self.event_id = event_id
         self.event_type: str | None = None
         self.client_seq: int | None = None
         self.numbered = numbered
+
+    def about(self, event_id: str | None, event_type: str, client_seq: int | None) -> None:
+        """Note which event is refused."""
+        self.event_id = event_id
+        self.event_type = event_type
+        self.client_seq = client_seq
 
 
 def quoted(text: str) -> str:

@@ -1,16 +1,20 @@
-"""From a text frame to a command: decoded once, closed, with the contract's code for everything refused."""
+"""From a text frame to a command: decoded once, closed, with the contract's code for everything refused.
+
+What a few events mean depends on the configuration of the session, and that may be about to change when they
+arrive. They are decoded as far as they go (`Undecided`) and understood when their turn comes.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw
+from msgspec.structs import replace
 
 from antiphon.engine.ingress import AppendRequest
 from antiphon.events import commands
-from antiphon.events.audio import AudioFormat
-from antiphon.events.commands import ClientCommand, CloseSession
-from antiphon.events.config import Dialect, SessionConfig
+from antiphon.events.commands import CloseSession
+from antiphon.events.config import SessionConfig
 
 from . import wire_client as given
 from .wire_client import ABSENT, ClientEvent
@@ -19,38 +23,12 @@ from .wire_formats import Spelled, SpelledRate, input_format
 from .wire_images import check_frames
 from .wire_items import item_from, unbase64
 from .wire_json import check, check_numbers, diagnose, invalid_json
+from .wire_read import Decoded, EventAck, Reading, SessionResume, Undecided, Understood
 from .wire_response import options_from
 from .wire_session import patch_from
 
 LARGEST = 2**53
 """No number of a client is taken to be greater."""
-
-
-class SessionResume(Struct, frozen=True, kw_only=True):
-    """Take over a session, of which everything up to `last_number` was seen."""
-
-    session: str
-    token: str
-    last_number: int
-    event_id: str | None = None
-
-
-class EventAck(Struct, frozen=True, kw_only=True):
-    """Everything up to `number` was received."""
-
-    number: int
-    event_id: str | None = None
-
-
-Decoded = ClientCommand | AppendRequest | CloseSession | SessionResume | EventAck
-
-
-class Reading(Struct, frozen=True, kw_only=True):
-    """What the reading of a frame depends on: who sent it, and the configuration that a patch is a patch to."""
-
-    dialect: Dialect
-    attachment: int
-    config: SessionConfig
 
 
 def decode(frame: bytes | str, reading: Reading) -> Decoded:
@@ -70,9 +48,7 @@ def decode(frame: bytes | str, reading: Reading) -> Decoded:
             raise _unknown(head.type)
         return read(data, reading)
     except WireError as refusal:
-        refusal.event_id = head.event_id
-        refusal.event_type = head.type
-        refusal.client_seq = head.client_seq
+        refusal.about(head.event_id, head.type, head.client_seq)
         raise
 
 
@@ -83,11 +59,21 @@ def _head(data: bytes) -> given.Head:
         check_numbers(data, len(data))
         if "Expected `object`" in str(error):
             raise WireError("bad_event", "An event is a JSON object.") from None
-        raise translate(error) from None
+        refusal = translate(error)
+        refusal.event_id = _event_id(data)
+        raise refusal from None
     except msgspec.DecodeError as error:
         raise diagnose(data, error) from None
     except RecursionError:
         raise invalid_json() from None
+
+
+def _event_id(data: bytes) -> str | None:
+    """Return the `event_id` of an event whose head is wrong elsewhere, if that much of it is right."""
+    try:
+        return _decode_named(data).event_id
+    except msgspec.ValidationError:
+        return None
 
 
 def _unknown(name: str) -> WireError:
@@ -97,20 +83,43 @@ def _unknown(name: str) -> WireError:
 
 
 _decode_head = msgspec.json.Decoder(given.Head).decode
+_decode_named = msgspec.json.Decoder(given.Named).decode
 
 
 # -- one builder for each event ------------------------------------------------------------------------------
 
 
+def _undecided(
+    event: ClientEvent, size: int, build: Callable[[SessionConfig], Understood], *, sound: bool = False
+) -> Undecided:
+    return Undecided(
+        build=build,
+        size=size,
+        sound=sound,
+        event_id=event.event_id,
+        event_type=str(event.__struct_config__.tag),
+        client_seq=event.client_seq,
+    )
+
+
 def _update(event: given.SessionUpdate, reading: Reading) -> Decoded:
     if event.session == ABSENT:
         raise missing("session")
-    return commands.UpdateSession(
-        attachment=reading.attachment,
-        event_id=event.event_id,
-        client_seq=event.client_seq,
-        patch=patch_from(event.session, reading.config, reading.dialect),
-    )
+    return _patched(event, event.session, reading)
+
+
+def _patched(
+    event: given.SessionUpdate, session: Raw | bytes, reading: Reading, *, whole_event: bool = False
+) -> Undecided:
+    def build(config: SessionConfig) -> Understood:
+        return commands.UpdateSession(
+            attachment=reading.attachment,
+            event_id=event.event_id,
+            client_seq=event.client_seq,
+            patch=patch_from(session, config, reading.dialect, whole_event=whole_event),
+        )
+
+    return _undecided(event, memoryview(session).nbytes, build)
 
 
 def _append(event: given.AppendBuffer, reading: Reading) -> Decoded:
@@ -123,9 +132,8 @@ def _append(event: given.AppendBuffer, reading: Reading) -> Decoded:
     if not text:
         raise bad_value("An append carries audio.", "audio")
     vad = event.vad or given.Vad()
-    return AppendRequest(
+    request = AppendRequest(
         data=unbase64(text, "audio"),
-        format=_append_format(event, reading),
         speech=_first(event.is_speech, event.speech, vad.is_speech),
         probability=_first(vad.speech_probability, vad.probability, event.speech_probability),
         silence_rms=_first(event.overlap_silence_rms, vad.silence_rms),
@@ -133,23 +141,27 @@ def _append(event: given.AppendBuffer, reading: Reading) -> Decoded:
         event_id=event.event_id,
         client_seq=event.client_seq,
     )
+    name, rate = _append_format(event)
+    if name is None and rate is None:
+        return request
+
+    def build(config: SessionConfig) -> Understood:
+        return replace(request, format=input_format(name, rate, config.input_format, reading.dialect))
+
+    return _undecided(event, len(request.data), build, sound=True)
 
 
-def _append_format(event: given.AppendBuffer, reading: Reading) -> AudioFormat | None:
-    """Return the format of this append, None if it says nothing about it."""
+def _append_format(event: given.AppendBuffer) -> tuple[Spelled | None, SpelledRate | None]:
+    """Return what an append says about its own format."""
     name, name_path = event.format, "format"
     if name is None:
         name, name_path = event.input_audio_format, "input_audio_format"
     rate, rate_path = event.sample_rate_hz, "sample_rate_hz"
     if rate is None:
         rate, rate_path = event.sample_rate, "sample_rate"
-    if name is None and rate is None:
-        return None
-    return input_format(
+    return (
         Spelled(name, name_path) if name is not None else None,
         SpelledRate(rate, rate_path) if rate is not None else None,
-        reading.config.input_format,
-        reading.dialect,
     )
 
 
@@ -213,12 +225,15 @@ def _truncate(event: given.ItemTruncate, reading: Reading) -> Decoded:
 
 
 def _respond(event: given.ResponseCreate, reading: Reading) -> Decoded:
-    return commands.CreateResponse(
-        attachment=reading.attachment,
-        event_id=event.event_id,
-        client_seq=event.client_seq,
-        options=options_from(event.response, reading.config, reading.dialect),
-    )
+    def build(config: SessionConfig) -> Understood:
+        return commands.CreateResponse(
+            attachment=reading.attachment,
+            event_id=event.event_id,
+            client_seq=event.client_seq,
+            options=options_from(event.response, config, reading.dialect),
+        )
+
+    return _undecided(event, memoryview(event.response).nbytes, build)
 
 
 def _cancel(event: given.ResponseCancel, reading: Reading) -> Decoded:
@@ -361,13 +376,7 @@ def _update_or_itself(data: bytes, reading: Reading) -> Decoded:
     except WireError as refusal:
         if reading.dialect != "duplex" or refusal.detail != "missing" or refusal.param != "session":
             raise
-    event = _decode_update(data)
-    return commands.UpdateSession(
-        attachment=reading.attachment,
-        event_id=event.event_id,
-        client_seq=event.client_seq,
-        patch=patch_from(data, reading.config, reading.dialect, whole_event=True),
-    )
+    return _patched(_decode_update(data), data, reading, whole_event=True)
 
 
 _read_update = _reader(given.SessionUpdate, _update)

@@ -21,15 +21,7 @@ from antiphon.events.config import (
 
 from .wire_client import ABSENT, VoiceIn
 from .wire_errors import WireError, bad_value, translate, wrong_type
-from .wire_formats import (
-    DEFAULT_INPUT_RATE,
-    OUTPUT_RATE,
-    FormatIn,
-    Spelled,
-    SpelledRate,
-    input_format,
-    output_format,
-)
+from .wire_formats import FormatIn, Spelled, SpelledRate, input_format, output_format
 from .wire_response import modalities
 from .wire_session_in import (
     AudioInputIn,
@@ -65,27 +57,14 @@ class _Extra(msgspec.Struct, frozen=True):
 _decode_extra = msgspec.json.Decoder(_Extra).decode
 
 
-def initial_config(dialect: Dialect, model: str) -> SessionConfig:
-    """Return the configuration that a session of a dialect begins with (WIRE 0.3)."""
-    duplex = dialect == "duplex"
-    return SessionConfig(
-        model=model,
-        input_format=AudioFormat("pcm16", DEFAULT_INPUT_RATE[dialect]),
-        output_format=AudioFormat("pcm16", OUTPUT_RATE),
-        turn_detection=None if duplex else TurnDetection(),
-        idle_timeout_s=300.0 if duplex else 0.0,
-        overlap_policy="listen_only" if duplex else "barge_in_on_speech",
-        playback_policy="ack_only" if duplex else "commit_all_on_done",
-    )
-
-
 def patch_from(
     raw: Raw | bytes, config: SessionConfig, dialect: Dialect, *, whole_event: bool = False
 ) -> ConfigPatch:
     """Return the patch that a session object stands for, against the configuration in force.
 
     `whole_event` True: `raw` is an event whose own keys are the session's. Checks come in the contract's order:
-    shape, formats, turn detection, overlap policy, then the rest; the first fault is raised.
+    shape, formats, turn detection, then the rest; the first fault is raised. Whether a change is allowed, and
+    whether an overlap policy fits the turn detection, is for the core to say.
 
     Raises:
         WireError: by the contract's code.
@@ -97,7 +76,6 @@ def patch_from(
     input_is = _input_format(given, audio_in, config, dialect)
     output_is = _output_format(given, audio_out, config, dialect)
     detection = _turn_detection(given, audio_in, config)
-    overlap = _overlap(given, extra, detection, config)
     _refuse_foreign(given, raw, whole_event=whole_event)
     tools = _tools(given, extra)
     return ConfigPatch(
@@ -116,7 +94,7 @@ def patch_from(
         temperature=given.temperature,
         metadata=given.metadata,
         idle_timeout_s=_idle_timeout(given, dialect),
-        overlap_policy=overlap,
+        overlap_policy=_overlap(_or(extra.overlap_policy, given.overlap_policy)),
         overlap_short_ack_ms=_or_unset(_or(extra.overlap_short_ack_ms, given.overlap_short_ack_ms)),
         overlap_barge_in_ms=_or_unset(_or(extra.overlap_barge_in_ms, given.overlap_barge_in_ms)),
         overlap_silence_rms=_or_unset(_or(extra.overlap_silence_rms, given.overlap_silence_rms)),
@@ -298,29 +276,10 @@ def _semantic_vad(given: TurnDetectionIn) -> TurnDetection:
     )
 
 
-def _overlap(
-    given: SessionIn,
-    extra: ExtraBody,
-    detection: TurnDetection | UnsetType | None,
-    config: SessionConfig,
-) -> OverlapPolicy | UnsetType:
-    """Return the overlap policy that follows from the turn detection; an explicit one must agree (WIRE 4.5)."""
-    inner = extra.overlap_policy is not None
-    explicit = _or(extra.overlap_policy, given.overlap_policy)
-    if explicit is None and isinstance(detection, UnsetType):
+def _overlap(policy: str | None) -> OverlapPolicy | UnsetType:
+    if policy is None:
         return UNSET
-    effective = config.turn_detection if isinstance(detection, UnsetType) else detection
-    derived: OverlapPolicy = (
-        "barge_in_on_speech" if effective is not None and effective.interrupt_response else "listen_only"
-    )
-    if explicit is not None:
-        wanted = "barge_in_on_speech" if explicit == "barge_in_on_speech" else "listen_only"
-        if wanted != derived:
-            path = "session.extra_body.overlap_policy" if inner else "session.overlap_policy"
-            raise WireError(
-                "unsupported_turn_detection", f"With this turn detection the policy is '{derived}'.", path
-            )
-    return derived
+    return "barge_in_on_speech" if policy == "barge_in_on_speech" else "listen_only"
 
 
 # -- the rest ------------------------------------------------------------------------------------------------

@@ -41,8 +41,9 @@ from antiphon.transport.handshake import Invitation
 from antiphon.transport.pipelines import load
 from antiphon.transport.serve import ServeSettings, hub_for
 from antiphon.transport.websocket import Handler, WebSocket
-from antiphon.transport.wire_in import Reading, decode
+from antiphon.transport.wire_in import decode
 from antiphon.transport.wire_out import Reader, project
+from antiphon.transport.wire_read import Reading
 
 SECONDS = 5.0
 MEMORY, DURABLE = "the same, log in memory", "durable log"

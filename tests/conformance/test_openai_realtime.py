@@ -150,6 +150,25 @@ async def test_a_voice_turn_with_server_vad() -> None:
         assert len(sound) / 2 / RATE == pytest.approx(1.6, abs=0.4)
 
 
+async def test_settings_in_one_burst_are_understood_one_behind_the_other() -> None:
+    async with serving() as served, talking(served) as talk:
+        await talk.say.session.update(
+            session={"type": "realtime", "tools": [{"type": "function", "name": "f", "parameters": {}}]}
+        )
+        await talk.say.session.update(
+            session={"type": "realtime", "tool_choice": {"type": "function", "name": "f"}}
+        )
+        await talk.say.session.update(
+            session={"type": "realtime", "audio": {"input": {"format": {"type": "audio/pcmu"}}}}
+        )
+        await talk.say.input_audio_buffer.append(audio=base64.b64encode(bytes(801)).decode())
+        updated = [await talk.until("session.updated") for _ in range(3)][-1]
+        assert updated.session.tool_choice.name == "f"
+        assert updated.session.audio.input.format.type == "audio/pcmu"
+        await talk.say.input_audio_buffer.clear()
+        await talk.until("input_audio_buffer.cleared")  # 801 bytes are whole samples of G.711, not of pcm16
+
+
 async def test_push_to_talk() -> None:
     async with serving() as served, talking(served) as talk:
         await talk.say.session.update(session={"type": "realtime", "audio": {"input": {"turn_detection": None}}})

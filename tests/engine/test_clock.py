@@ -61,3 +61,24 @@ async def test_the_system_clock_calls_back() -> None:
     await done.wait()
     assert clock.monotonic_us() >= before
     assert clock.wall_us() > 1_600_000_000_000_000
+
+
+async def test_a_sleeper_wakes_when_the_clock_has_reached_its_time_and_leaves_no_timer() -> None:
+    clock = VirtualClock(start_us=10)
+    await clock.sleep_until(10)
+    assert clock.next_us is None, "a time that has come needs no timer"
+    woken: list[int] = []
+
+    async def sleep(us: int) -> None:
+        await clock.sleep_until(us)
+        woken.append(us)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(sleep, 30)
+        group.start_soon(sleep, 50)
+        await anyio.wait_all_tasks_blocked()
+        clock.advance(25)
+        await anyio.wait_all_tasks_blocked()
+        assert woken == [30]
+        group.cancel_scope.cancel()
+    assert clock.next_us is None, "a cancelled sleeper takes its timer with it"

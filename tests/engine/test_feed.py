@@ -1,13 +1,16 @@
 """Durable transactions and their readers: the tail, the store behind it, ends, lag, acknowledgements."""
 
+from collections.abc import Callable
+
 import anyio
 import pytest
 from msgspec.structs import replace
 
 from antiphon.engine.clock import VirtualClock
-from antiphon.engine.cursor import SLOW_BYTES, SLOW_US, YIELD_EVERY, Cursor
+from antiphon.engine.cursor import YIELD_EVERY, Cursor, Patience
 from antiphon.engine.errors import Refused
 from antiphon.engine.feed import TAIL_ENTRIES, Feed
+from antiphon.engine.log_head import summarise
 from antiphon.engine.memory_log import MemoryLog
 from antiphon.engine.published import Published, deltas, published
 from antiphon.events.audio import SampleRef
@@ -20,6 +23,9 @@ from .records import SESSION, Outcomes, closed, opened
 from .worlds import settle
 
 pytestmark = pytest.mark.anyio
+
+SLOW_BYTES = 16 * 1024 * 1024
+SLOW_US = 30_000_000
 
 
 def spoken(seq: int, *, start: int, size: int, number: int) -> Transaction:
@@ -51,7 +57,8 @@ class Stream:
 
     def publish(self, transaction: Transaction, sound: dict[SampleRef, bytes] | None = None) -> None:
         self.seq = transaction.seq
-        self.feed.publish(published(transaction, sound or {}, epoch=transaction.seq), transaction.seq)
+        number = transaction.seq if summarise(transaction).number else self.feed.number
+        self.feed.publish(published(transaction, sound or {}, epoch=transaction.seq), number)
 
     async def speak(self, count: int) -> None:
         for _ in range(count):
@@ -73,7 +80,6 @@ async def test_a_live_reader_sees_everything_in_order_and_shares_the_entry() -> 
     assert [entry.seq for entry in first] == [1, 2, 3, 4]
     assert all(mine is other for mine, other in zip(first, second, strict=True))
     assert first[1].sound == {SampleRef("out", 0, 4): b"\x02" * 4}
-    assert stream.feed.readers == 0
 
 
 async def test_what_left_memory_is_read_from_the_store_with_its_sound() -> None:
@@ -173,7 +179,10 @@ async def test_a_failed_feed_still_gives_what_is_durable_and_then_says_why() -> 
         assert await take(cursor, 1) == [1]
         with pytest.raises(Refused, match="storage_unavailable"):
             await anext(cursor)
-    assert stream.feed.readers == 0
+
+
+def patience(lost: Callable[[], None]) -> Patience:
+    return Patience(SLOW_BYTES, SLOW_US, lost)
 
 
 def big(seq: int, size: int) -> tuple[Transaction, dict[SampleRef, bytes]]:
@@ -185,49 +194,96 @@ async def test_a_reader_16_mib_behind_is_slow_once() -> None:
     stream = Stream()
     await stream.begin()
     slow: list[int] = []
-    with Cursor(stream.feed, 0, on_slow=lambda: slow.append(stream.seq)) as cursor:
+    with Cursor(stream.feed, 0, patience=patience(lambda: slow.append(stream.seq))) as cursor:
         assert await take(cursor, 1) == [1]
         piece = SLOW_BYTES // 4
         for seq in range(2, 9):
             stream.publish(*big(seq, piece))
         assert slow == [5]
-        assert cursor.lag_bytes > SLOW_BYTES
         assert cursor.end == "slow_consumer"
         with pytest.raises(StopAsyncIteration):
             await anext(cursor)
 
 
-async def test_a_reader_30_s_behind_is_slow_and_one_that_waits_is_not() -> None:
+class Reader:
+    """Reads until it has seen `seq`, and then does something else until it is let go."""
+
+    def __init__(self, stream: Stream, seq: int) -> None:
+        self.stream = stream
+        self.slow: list[int] = []
+        self.seen: list[int] = []
+        self.seq = seq
+        self.go_on = anyio.Event()
+
+    async def run(self) -> None:
+        with Cursor(self.stream.feed, 1, patience=patience(lambda: self.slow.append(self.stream.seq))) as cursor:
+            async for entry in cursor:
+                self.seen.append(entry.seq)
+                if entry.seq == self.seq:
+                    await self.go_on.wait()
+
+    async def hear(self, after_us: int) -> None:
+        self.stream.clock.advance(after_us)
+        seq = self.stream.seq + 1
+        self.stream.publish(spoken(seq, start=4 * seq, size=4, number=seq))
+        await settle()
+
+
+async def test_a_reader_is_slow_when_the_first_that_it_has_not_seen_is_30_s_old() -> None:
+    stream = Stream()
+    await stream.begin()
+    reader = Reader(stream, 3)
+    async with anyio.create_task_group() as group:
+        group.start_soon(reader.run)
+        await settle()
+        await reader.hear(10 * SLOW_US)
+        await reader.hear(SLOW_US + 1)
+        await reader.hear(SLOW_US)  # the first that it does not see
+        await reader.hear(SLOW_US)
+        assert reader.slow == []
+        await reader.hear(1)
+        assert reader.slow == [6]
+        reader.go_on.set()
+    assert reader.seen == [2, 3]
+
+
+async def test_a_reader_that_has_seen_everything_may_be_left_for_as_long_as_it_likes() -> None:
+    stream = Stream()
+    await stream.begin()
+    reader = Reader(stream, 3)
+    async with anyio.create_task_group() as group:
+        group.start_soon(reader.run)
+        await settle()
+        await reader.hear(0)
+        await reader.hear(0)
+        # What is not public is nothing to be seen, however old it is.
+        stream.publish(records.heard(4, size=2))
+        for _ in range(3):
+            stream.clock.advance(10 * SLOW_US)
+            stream.publish(records.heard(stream.seq + 1, size=2))
+        await reader.hear(SLOW_US + 1)
+        assert reader.slow == []
+        reader.go_on.set()
+        await settle()
+        group.cancel_scope.cancel()
+    assert reader.seen == [2, 3, 4, 5, 6, 7, 8]
+
+
+async def test_a_reader_that_is_always_a_little_behind_is_not_slow() -> None:
     stream = Stream()
     await stream.begin()
     slow: list[int] = []
-    seen: list[int] = []
-    stuck = anyio.Event()
-
-    async def read() -> None:
-        with Cursor(stream.feed, 1, on_slow=lambda: slow.append(stream.seq)) as cursor:
-            async for entry in cursor:
-                seen.append(entry.seq)
-                if entry.seq == 3:
-                    await stuck.wait()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(read)
-        await settle()
-        stream.clock.advance(10 * SLOW_US)
-        stream.publish(spoken(2, start=0, size=4, number=2))
-        await settle()
-        stream.clock.advance(SLOW_US + 1)
-        stream.publish(spoken(3, start=4, size=4, number=3))
-        await settle()
-        stream.clock.advance(SLOW_US)
-        stream.publish(spoken(4, start=8, size=4, number=4))
-        assert slow == []
-        stream.clock.advance(1)
-        stream.publish(spoken(5, start=12, size=4, number=5))
-        assert slow == [5]
-        stuck.set()
-    assert seen == [2, 3]
+    with Cursor(stream.feed, 1, patience=patience(lambda: slow.append(stream.seq))) as cursor:
+        async with anyio.create_task_group() as group:
+            group.start_soon(anext, cursor)
+            await settle()
+            stream.publish(spoken(2, start=8, size=4, number=2))
+        stream.publish(spoken(3, start=12, size=4, number=3))
+        for seq in range(4, 60):
+            stream.clock.advance(SLOW_US // 10)
+            stream.publish(spoken(seq, start=4 * seq, size=4, number=seq))
+            assert (await anext(cursor)).seq == seq - 1
+    assert slow == []
 
 
 async def test_a_long_past_does_not_make_a_reader_slow() -> None:
@@ -236,7 +292,7 @@ async def test_a_long_past_does_not_make_a_reader_slow() -> None:
     for seq in range(2, 9):
         stream.publish(*big(seq, SLOW_BYTES // 4))
     slow: list[int] = []
-    with Cursor(stream.feed, 7, on_slow=lambda: slow.append(1)):
+    with Cursor(stream.feed, 7, patience=patience(lambda: slow.append(1))):
         stream.clock.advance(2 * SLOW_US)
         stream.publish(*big(9, 4))
     assert slow == []

@@ -1,17 +1,23 @@
 """Where stages live: order, faults, priorities, and a process that dies."""
 
+import asyncio
+import errno
 import os
 import signal
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
+import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
+from antiphon.engine import process_host
 from antiphon.engine.host import PipelineHost
-from antiphon.engine.hosts import THREAD_NICENESS, InlineHost, ThreadHost
+from antiphon.engine.hosts import THREAD_NICENESS, InlineHost, Mailbox, ThreadHost
 from antiphon.engine.process_host import BACKOFF_S, NICENESS, ProcessHost
 from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.commands import (
@@ -174,6 +180,34 @@ async def test_a_stage_that_cannot_load_says_why_and_answers_for_its_requests(
     assert stage.closed == 1
 
 
+class Faulty(Broken):
+    """Raises what nobody has foreseen, from its start and from its end."""
+
+    def start(self, report: Report) -> None:
+        raise RuntimeError("secret detail")
+
+    def close(self) -> None:
+        super().close()
+        raise RuntimeError("secret detail")
+
+
+@pytest.mark.parametrize("kind", [InlineHost, ThreadHost])
+async def test_a_start_that_raises_anything_is_a_stage_that_cannot_load(
+    kind: type[InlineHost | ThreadHost],
+) -> None:
+    stage = Faulty()
+    host = kind(stage)
+    async with started(host) as desk:
+        assert (host.ready, host.unavailable, host.not_ready) == (
+            False,
+            "cannot load: RuntimeError",
+            "cannot load: RuntimeError",
+        )
+        host.submit(turn(), ())
+        await desk.until(StageFailed)
+    assert stage.closed == 1
+
+
 async def test_a_stage_thread_runs_at_a_lower_priority() -> None:
     stage = Broken()
     async with started(ThreadHost(stage)):
@@ -235,6 +269,75 @@ async def test_a_process_that_cannot_load_says_why(tmp_path: Path, monkeypatch: 
         await desk.until(StageFailed)
 
 
+@pytest.mark.parametrize(
+    ("factory", "kind"),
+    [
+        ("no_such_module:make", "ModuleNotFoundError"),
+        ("antiphon.stages.echo:NoSuchStage", "AttributeError"),
+        ("faulty_stage:Faulty", "RuntimeError"),
+    ],
+)
+async def test_a_process_that_raises_anything_is_not_started_again_and_again(
+    factory: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "faulty_stage.py").write_text(FAULTY)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    host = ProcessHost(factory)
+    async with started(host):
+        assert (host.ready, host.unavailable) == (False, f"cannot load: {kind}")
+
+
+async def test_being_ready_is_a_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_host, "BACKOFF_S", 0.01)
+    host = ProcessHost("antiphon.stages.echo:EchoStage")
+    assert host.not_ready == "The model is still being loaded."
+    async with started(host) as desk:
+        assert (host.ready, host.not_ready, host.known.is_set()) == (True, None, True)
+        host.submit(turn("s.e0", response_id=None), ())
+        assert host.pid is not None
+        os.kill(host.pid, signal.SIGKILL)
+        await desk.until(StageLost)
+        assert (host.ready, host.unavailable, host.known.is_set()) == (False, None, False)
+        assert host.not_ready == "The stage's process ended and is being restarted."
+        with anyio.fail_after(30):
+            await host.wait_ready()
+        assert (host.ready, host.not_ready) == (True, None)
+    assert not host.ready
+
+
+async def test_a_process_that_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_host, "BACKOFF_S", 0.01)
+    real = process_host.subprocess.Popen
+    failures = [OSError(errno.EAGAIN, "no process"), OSError(errno.ENOMEM, "no memory")]
+
+    def popen(*arguments: Any, **options: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(process_host.subprocess, "Popen", popen)
+    host = ProcessHost("antiphon.stages.echo:EchoStage")
+    before = set(os.listdir("/proc/self/fd"))
+    await host.start(Desk().report)
+    assert host.not_ready == "The stage's process cannot be started: no memory."
+    assert set(os.listdir("/proc/self/fd")) == before, "no descriptor stays open"
+    try:
+        with anyio.fail_after(30):
+            await host.wait_ready()
+        assert (host.ready, failures) == (True, [])
+    finally:
+        await host.aclose()
+
+
+FAULTY = """
+class Faulty:
+    def start(self, report):
+        raise RuntimeError("secret detail")
+
+    def close(self):
+        pass
+"""
+
 LACKING = """
 from antiphon.stages.base import StageUnavailable
 from antiphon.stages.echo import EchoStage
@@ -260,3 +363,46 @@ async def test_much_at_once_in_both_directions() -> None:
             host.feed(FeedStage(request="s.e0", ref=SampleRef("in", 0, 20_000), seq=seq), data)
         await desk.until(StageProduced, 400)
         assert [sound[0] for _, sound in desk.said if sound] == [seq & 255 for seq in range(1, 401)]
+
+
+async def test_a_host_that_is_paused_holds_reports_back_and_then_gives_all(host: PipelineHost) -> None:
+    async with started(host) as desk:
+        host.pause(True)
+        host.submit(turn(pcm=PCM), ((SampleRef("in", 0, len(PCM)), PCM),))
+        for _ in range(100):
+            await anyio.lowlevel.checkpoint()
+        # What an inline stage says on being spoken to is there at once.
+        assert isinstance(host, InlineHost) == bool(desk.said)
+        host.pause(False)
+        await desk.until(StageFinished)
+        assert b"".join(sound for _, sound in desk.said) == PCM
+
+
+async def test_a_mailbox_that_is_full_lets_the_stages_thread_wait_until_it_is_emptied_or_closed() -> None:
+    desk = Desk()
+    mailbox = Mailbox(asyncio.get_running_loop(), desk.report, 2)
+    mailbox.pause(True)
+    put: list[int] = []
+    done = threading.Event()
+
+    def speak() -> None:
+        for number in range(6):
+            mailbox.put(StageAccepted(request=str(number)), b"")
+            put.append(number)
+        done.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.to_thread.run_sync, speak)
+        while len(put) < 2:
+            await anyio.lowlevel.checkpoint()
+        assert not done.is_set()
+        mailbox.put(StageAccepted(request="loop"), b"")  # the loop itself never waits
+        mailbox.pause(False)
+        await desk.until(StageAccepted, 7)
+    assert [report.request for report, _ in desk.said if report.request != "loop"] == list("012345")
+    mailbox.pause(True)
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.to_thread.run_sync, speak)
+        while len(put) < 8:
+            await anyio.lowlevel.checkpoint()
+        mailbox.close()

@@ -5,9 +5,10 @@ from collections.abc import Awaitable
 import anyio
 import pytest
 
+from antiphon.engine import hub
 from antiphon.engine.attachment import REFUSALS_BURST, Attachment
 from antiphon.engine.errors import Refused, Resync
-from antiphon.engine.hosts import ThreadHost
+from antiphon.engine.hosts import InlineHost, ThreadHost
 from antiphon.engine.ingress import AppendRequest
 from antiphon.engine.opening import Opening, Resumption
 from antiphon.engine.settings import HubSettings
@@ -173,6 +174,73 @@ async def test_a_stage_that_cannot_load_refuses_by_name() -> None:
         assert await code_of(here.hub.open(opening())) == "stage_unavailable"
 
 
+class Faulty(EchoStage):
+    def start(self, report: Report) -> None:
+        raise RuntimeError("a fault of the model")
+
+
+@pytest.mark.parametrize("kind", [InlineHost, ThreadHost])
+async def test_a_stage_that_raises_in_its_start_refuses_by_name(kind: type[InlineHost | ThreadHost]) -> None:
+    async with world(host=kind(Faulty())) as here:
+        with anyio.fail_after(20):
+            await here.hub.ready.wait()
+        assert here.hub.not_ready == "cannot load: RuntimeError"
+        with pytest.raises(Refused, match="cannot load: RuntimeError") as refused:
+            await here.hub.open(opening())
+        assert refused.value.code == "stage_unavailable"
+
+
+class Restarting(InlineHost):
+    """A host whose stage can be lost, and loaded again."""
+
+    def lose(self) -> None:
+        self._wait_for("It is being restarted.")
+
+    def load(self) -> None:
+        self._loaded()
+
+
+async def test_while_a_stage_is_loaded_again_openings_wait_and_the_hub_is_not_ready() -> None:
+    host = Restarting(EchoStage())
+    async with world(host=host) as here, anyio.create_task_group() as group:
+        assert (here.hub.ready.is_set(), here.hub.not_ready) == (True, None)
+        host.lose()
+        assert (here.hub.ready.is_set(), here.hub.not_ready) == (False, "It is being restarted.")
+        group.start_soon(here.hub.open, opening())
+        await settle()
+        assert (here.hub.statistics().live, here.hub.statistics().admitted) == (0, 1)
+        host.load()
+        await settle()
+        assert (here.hub.statistics().live, here.hub.ready.is_set()) == (1, True)
+
+
+async def test_openings_wait_for_a_stage_no_longer_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "WARM_UP_S", 0.001)
+    host = Restarting(EchoStage())
+    async with world(host=host) as here:
+        host.lose()
+        with pytest.raises(Refused, match="It is being restarted") as refused:
+            await here.hub.open(opening())
+        assert (refused.value.code, refused.value.retryable) == ("resource_exhausted", True)
+        assert here.hub.statistics().admitted == 0
+
+
+async def test_an_opening_that_waited_into_the_shutdown_makes_no_session() -> None:
+    host = Restarting(EchoStage())
+    async with world(host=host) as here, anyio.create_task_group() as group:
+        host.lose()
+
+        async def late() -> None:
+            assert await code_of(here.hub.open(opening())) == "going_away"
+
+        group.start_soon(late)
+        await settle()
+        await here.hub.shutdown()
+        host.load()
+        await settle()
+        assert await here.log.sessions() == []
+
+
 async def test_an_opening_is_repeated_by_its_control_id_and_no_other_body() -> None:
     async with world() as here:
         first = await here.hub.open(opening("same"))
@@ -180,6 +248,45 @@ async def test_an_opening_is_repeated_by_its_control_id_and_no_other_body() -> N
         assert (again.session, again.token, again.entry.seq) == (first.session, first.token, 1)
         assert await code_of(here.hub.open(opening("same", model="other"))) == "control_id_reused"
         assert here.hub.statistics().opened == 1
+
+
+async def test_the_late_detach_of_a_connection_whose_answer_was_repeated_changes_nothing() -> None:
+    async with world() as here:
+        lost = await here.hub.open(opening("same"))
+        found = await here.hub.open(opening("same"))
+        assert (lost.ended, found.current) == ("replaced", True)
+        await lost.detach()
+        found.send(Heartbeat(attachment=1))
+        await settle()
+        assert found.current
+        lost = await here.hub.resume(resumption(found, "again"))
+        found = await here.hub.resume(resumption(found, "again"))
+        assert (lost.ended, found.current) == ("replaced", True)
+        await lost.detach()
+        await settle()
+        assert found.current
+        assert await here.commands(found.session, Detach) == []
+
+
+async def test_an_opening_that_was_given_up_leaves_the_one_that_followed_alone() -> None:
+    async with world() as here:
+        here.log.holding = True
+        async with anyio.create_task_group() as group:
+            group.start_soon(here.hub.open, opening("same"))
+            await settle()
+            group.cancel_scope.cancel()
+        found: list[str] = []
+
+        async def go() -> None:
+            found.append((await here.hub.open(opening("same"))).session)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(go)
+            await settle()
+            here.log.release(1)
+            await settle()
+            here.log.release()
+        assert (await here.hub.open(opening("same"))).session == found[0]
 
 
 async def test_a_repeated_opening_waits_for_the_first_one() -> None:
@@ -434,6 +541,18 @@ async def test_a_slow_consumer_is_detached_by_its_generation() -> None:
             assert cursor.end == "slow_consumer"
         detached = [event for event in await here.events(attachment.session) if isinstance(event, SessionDetached)]
         assert [event.reason for event in detached] == ["slow_consumer"]
+
+
+async def test_how_far_a_reader_may_be_behind_is_a_setting() -> None:
+    async with world(settings=HubSettings(slow_bytes=4_000, slow_ms=1_000, shutdown_ms=200)) as here:
+        attachment = await here.hub.open(opening())
+        with attachment.cursor() as cursor:
+            await anext(cursor)
+            for _ in range(9):
+                attachment.send(Heartbeat(attachment=1))
+            await settle()
+            assert attachment.ended == "slow_consumer"
+            assert cursor.end == "slow_consumer"
 
 
 # -- crashes -------------------------------------------------------------------------------------------------

@@ -2,14 +2,28 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
-from antiphon.engine.ingress import AppendRequest
+from antiphon.engine.attachment import REFUSALS_BURST
+from antiphon.engine.inbox import CLIENT_INBOX
+from antiphon.engine.ingress import AppendRequest, Ingress
 from antiphon.engine.scoring import FRAME_BYTES, Scores, ScoringService, ScoringStream
 from antiphon.engine.settings import HubSettings
 from antiphon.events.audio import AudioFormat
-from antiphon.events.commands import AppendAudio, BargeIn, ClearInput, CommitInput, Heartbeat, UpdateSession
+from antiphon.events.commands import (
+    AppendAudio,
+    BargeIn,
+    CancelInput,
+    CancelResponse,
+    ClearInput,
+    CommitInput,
+    CreateResponse,
+    Heartbeat,
+    UpdateSession,
+)
 from antiphon.events.config import ConfigPatch, TurnDetection
 from antiphon.events.events import AudioReceived, ErrorReported
+from antiphon.sessions.plugins import ECHO
 
 from .worlds import World, opening, settle, world
 
@@ -243,3 +257,119 @@ async def test_a_counted_refusal_is_told_in_its_place_and_the_next_command_is_no
         await settle()
         assert await order(here, attachment.session) == ["AppendAudio", "ReportRefusal", "Heartbeat"]
         assert here.hub.session(attachment.session).lease.last_client_seq == 3
+
+
+def way_in(here: World, session: str) -> Ingress:
+    return here.hub._live[session].ingress  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_a_cancel_stays_behind_the_commands_that_wait_for_scores() -> None:
+    scoring = Slow()
+    async with world(scorer=scoring) as here:
+        attachment = await here.hub.open(opening(patch=ConfigPatch(turn_detection=TurnDetection())))
+        attachment.append(AppendRequest(data=bytes(FRAME_BYTES)))
+        attachment.send(CreateResponse(attachment=1))
+        attachment.append(AppendRequest(data=bytes(FRAME_BYTES)))
+        attachment.send(CancelResponse(attachment=1))
+        await settle()
+        assert await order(here, attachment.session) == []
+        scoring.answer(1)
+        scoring.answer(2)
+        await settle()
+        kinds = [kind for kind in await order(here, attachment.session) if not kind.startswith("Stage")]
+        assert kinds == ["AppendAudio", "CreateResponse", "CancelResponse", "AppendAudio"]
+
+
+async def test_a_cancel_of_the_input_drops_the_sound_since_the_last_other_command() -> None:
+    scoring = Slow()
+    async with world(scorer=scoring) as here:
+        attachment = await here.hub.open(opening(patch=ConfigPatch(turn_detection=TurnDetection())))
+        attachment.append(AppendRequest(data=bytes(FRAME_BYTES)))
+        attachment.send(Heartbeat(attachment=1))
+        attachment.append(AppendRequest(data=bytes(FRAME_BYTES)))
+        attachment.send(CancelInput(attachment=1))
+        assert way_in(here, attachment.session).reserved == FRAME_BYTES
+        scoring.answer(1)
+        scoring.answer(2)
+        await settle()
+        assert await order(here, attachment.session) == ["AppendAudio", "Heartbeat", "CancelInput"]
+        assert way_in(here, attachment.session).reserved == 0
+
+
+async def test_behind_an_update_a_cancel_passes_only_sound_too() -> None:
+    async with world() as here:
+        attachment = await here.hub.open(opening())
+        attachment.send(UpdateSession(attachment=1, patch=ConfigPatch(instructions="Be brief.")))
+        attachment.append(AppendRequest(data=SPOKEN))
+        attachment.send(Heartbeat(attachment=1))
+        attachment.append(AppendRequest(data=SPOKEN))
+        attachment.send(CancelInput(attachment=1))
+        attachment.append(AppendRequest(data=SPOKEN))
+        assert way_in(here, attachment.session).reserved == 2 * len(SPOKEN)
+        await settle()
+        assert await order(here, attachment.session) == [
+            "UpdateSession",
+            "AppendAudio",
+            "Heartbeat",
+            "CancelInput",
+            "AppendAudio",
+        ]
+        assert way_in(here, attachment.session).reserved == len(SPOKEN)
+
+
+async def test_a_cancel_right_behind_an_update_comes_right_behind_it() -> None:
+    async with world() as here:
+        attachment = await here.hub.open(opening())
+        attachment.send(UpdateSession(attachment=1, patch=ConfigPatch(instructions="Be brief.")))
+        attachment.append(AppendRequest(data=SPOKEN))
+        attachment.send(CancelInput(attachment=1))
+        await settle()
+        assert await order(here, attachment.session) == ["UpdateSession", "CancelInput"]
+
+
+async def test_what_waits_behind_an_update_or_for_scores_counts_as_waiting() -> None:
+    scoring = Slow()
+    async with world(scorer=scoring) as here:
+        attachment = await here.hub.open(opening(patch=ConfigPatch(turn_detection=TurnDetection())))
+        inside = way_in(here, attachment.session)
+        attachment.append(AppendRequest(data=bytes(FRAME_BYTES)))
+        for _ in range(CLIENT_INBOX // 2):
+            attachment.send(Heartbeat(attachment=1))
+        attachment.send(UpdateSession(attachment=1, patch=ConfigPatch(instructions="Be brief.")))
+        for _ in range(20 * CLIENT_INBOX):
+            attachment.send(Heartbeat(attachment=1))
+        assert inside._waiting == CLIENT_INBOX + REFUSALS_BURST  # pyright: ignore[reportPrivateUsage]
+        scoring.answer(1)
+        await settle(400)
+        assert inside._waiting == 0  # pyright: ignore[reportPrivateUsage]
+        assert attachment.current
+        assert await codes(here, attachment.session) == ["input_backpressure"] * REFUSALS_BURST
+
+
+async def test_an_update_that_is_refused_lets_go_of_what_came_behind_it() -> None:
+    async with world() as here:
+        attachment = await here.hub.open(opening())
+        attachment.send(UpdateSession(attachment=1, patch=ConfigPatch(voice="nobody")))
+        attachment.send(Heartbeat(attachment=1))
+        await settle()
+        assert await order(here, attachment.session) == ["UpdateSession", "Heartbeat"]
+
+
+FAST = replace(ECHO, capabilities=replace(ECHO.capabilities, input_format=AudioFormat("pcm16", 24_000)))
+
+
+async def test_voice_activity_that_cannot_be_told_at_the_models_rate_is_told_once() -> None:
+    scoring = Slow()
+    async with world(plugin=FAST, scorer=scoring) as here:
+        attachment = await here.hub.open(opening(patch=ConfigPatch(turn_detection=TurnDetection())))
+        for _ in range(3):
+            attachment.append(AppendRequest(data=SPOKEN))
+        await settle()
+        assert await codes(here, attachment.session) == ["server_vad_unavailable"]
+        assert len(await received(here, attachment.session)) == 3
+        attachment.send(UpdateSession(attachment=1, patch=ConfigPatch(turn_detection=None)))
+        attachment.append(AppendRequest(data=SPOKEN))
+        attachment.send(UpdateSession(attachment=1, patch=ConfigPatch(turn_detection=TurnDetection())))
+        attachment.append(AppendRequest(data=SPOKEN))
+        await settle()
+        assert await codes(here, attachment.session) == ["server_vad_unavailable"] * 2

@@ -237,6 +237,8 @@ class TestIndex:
             state="open",
             dialect="duplex",
             model="echo",
+            plugin="echo",
+            plugin_version="1",
             opened_us=77,
             at=60_000,
             term=1,

@@ -5,9 +5,9 @@ import pytest
 from antiphon.engine.memory_log import MemoryLog
 from antiphon.engine.sample_store import MemorySamples
 from antiphon.events.audio import SampleRef
-from antiphon.events.log import SampleWrite
+from antiphon.events.log import SampleWrite, UnknownSession
 
-from .records import SESSION, Outcomes, heard, opened
+from .records import SESSION, Outcomes, closed, heard, opened
 
 pytestmark = pytest.mark.anyio
 
@@ -31,3 +31,31 @@ async def test_a_record_is_there_when_append_returns() -> None:
     outcomes.append(opened())
     assert await log.read(SESSION, 0) == [opened()]
     assert await outcomes.all() == [(1, None)]
+
+
+async def end(log: MemoryLog, session: str) -> None:
+    await log.acquire(session)
+    outcomes = Outcomes(log)
+    outcomes.append(opened(session=session), session=session)
+    outcomes.append(heard(2, size=2), [SampleWrite(SampleRef("in", 0, 2), b"ab")], session=session)
+    outcomes.append(closed(3, session=session), session=session)
+    await outcomes.all()
+
+
+async def test_of_the_sessions_that_have_ended_the_last_are_kept() -> None:
+    log = MemoryLog(kept_closed=2)
+    await log.acquire("open")
+    outcomes = Outcomes(log)
+    outcomes.append(opened(session="open"), session="open")
+    await outcomes.all()
+    for name in "abcd":
+        await end(log, name)
+    assert {row.session for row in await log.sessions()} == {"open", "c", "d"}
+    with pytest.raises(UnknownSession):
+        await log.read("b", 0)
+    with pytest.raises(UnknownSession):
+        await log.samples.read("b", SampleRef("in", 0, 2))
+    assert await log.samples.read("d", SampleRef("in", 0, 2)) == b"ab"
+    await log.delete("d")
+    await end(log, "e")
+    assert {row.session for row in await log.sessions()} == {"open", "c", "e"}

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from antiphon.engine.clock import VirtualClock
 from antiphon.engine.datadir import DataDirectory
@@ -28,9 +30,9 @@ from antiphon.events.events import (
     SessionDetached,
     SessionResumed,
 )
-from antiphon.events.log import Snapshot, Unavailable
+from antiphon.events.log import Corrupt, Snapshot, Transaction, Unavailable
 from antiphon.sessions import core
-from antiphon.sessions.plugins import ECHO
+from antiphon.sessions.plugins import CASCADE, ECHO, TurnModel
 from antiphon.stages.base import Submit
 from antiphon.stages.echo import EchoStage
 from antiphon.stages.scripted import Finish, Hang, Say, ScriptedStage
@@ -39,6 +41,7 @@ from .worlds import SECRET, MoodyLog, ask, opening, settle, world
 
 pytestmark = pytest.mark.anyio
 
+ONE = HubSettings(max_sessions=1, shutdown_ms=200)
 FEW = HubSettings(shutdown_ms=200)
 KILLED = HubSettings(shutdown_ms=1)
 
@@ -188,6 +191,58 @@ async def test_a_log_that_cannot_be_folded_does_not_keep_the_server_from_startin
     async with world(log=log, clock=clock) as here:
         assert here.hub.recovered.is_set()
         assert here.hub.session(good.session) is not None
+
+
+class DamagedLog(MoodyLog):
+    """A log that cannot be read from one session's second record on, or all of one session's."""
+
+    damaged = ""
+
+    async def read(self, session: str, after: int, limit: int = 1000) -> list[Transaction]:
+        if session == self.damaged:
+            raise Corrupt(1, "its checksum does not match")
+        return await super().read(session, after, limit)
+
+
+async def test_a_damaged_log_is_named_once_and_holds_no_slot() -> None:
+    clock, log = VirtualClock(), DamagedLog()
+    async with killed(ScriptedStage(), log, clock) as hub:
+        bad = await hub.open(opening("bad"))
+    log.damaged = bad.session
+    with capture_logs() as lines:
+        async with world(log=log, clock=clock, settings=ONE) as here:
+            assert here.hub.recovered.is_set()
+            assert here.hub.statistics().admitted == 0
+            await here.advance(600_000)
+            await here.hub.open(opening("next"))
+            with pytest.raises(Refused, match="session_resume_expired"):
+                await here.hub.resume(Resumption(session=bad.session, token=bad.token or "", control_id="r"))
+    told = [line for line in lines if line.get("session") == bad.session]
+    assert [(line["seq"], line["why"]) for line in told] == [(1, "its checksum does not match")]
+
+
+@pytest.mark.parametrize("other", [CASCADE, replace(ECHO, version="2")], ids=["plugin", "version"])
+async def test_a_session_of_another_pipeline_is_left_alone_until_that_one_is_back(other: TurnModel) -> None:
+    clock, log = VirtualClock(), MoodyLog()
+    async with world(log=log, clock=clock, plugin=other) as before:
+        old = await before.hub.open(opening())
+    recorded = await log.read(old.session, 0)
+    resumption = Resumption(session=old.session, token=old.token or "", control_id="r")
+    with capture_logs() as lines:
+        async with world(log=log, clock=clock, settings=ONE) as here:
+            assert here.hub.recovered.is_set()
+            assert (here.hub.statistics().admitted, here.hub.statistics().recovered) == (0, 0)
+            with pytest.raises(Refused, match=f"{other.name} {other.version}") as refused:
+                await here.hub.resume(resumption)
+            assert (refused.value.code, refused.value.retryable) == ("stage_unavailable", True)
+            await here.advance(600_000)
+            await here.hub.open(opening("ours"))
+    assert await log.read(old.session, 0) == recorded, "nothing was written"
+    assert [row.term for row in await log.sessions() if row.session == old.session] == [1]
+    (line,) = [line for line in lines if line.get("session") == old.session]
+    assert (line["plugin"], line["plugin_version"]) == (other.name, other.version)
+    async with world(log=log, clock=clock, plugin=other) as again:
+        assert (await again.hub.resume(resumption)).generation == 2
 
 
 async def test_a_snapshot_of_another_version_is_ignored() -> None:

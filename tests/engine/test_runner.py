@@ -1,16 +1,34 @@
 """The runner: order, two heads, bounds, failure, time, snapshots."""
 
+import threading
+
 import anyio
+import anyio.lowlevel
 import pytest
 
+from antiphon.engine.attachment import REFUSALS_BURST, Attachment
 from antiphon.engine.cursor import Cursor
 from antiphon.engine.errors import Refused
+from antiphon.engine.hosts import MAILBOX, ThreadHost
+from antiphon.engine.inbox import CLIENT_INBOX, REFUSALS_INBOX, URGENT_INBOX
 from antiphon.engine.ingress import AppendRequest
 from antiphon.engine.inline import InlineClient
 from antiphon.engine.opening import Resumption
-from antiphon.engine.runner import CLIENT_INBOX, RUN_AHEAD, SNAPSHOT_AFTER, Runner
+from antiphon.engine.runner import CALM, CROWDED, RUN_AHEAD, SNAPSHOT_AFTER, Runner
 from antiphon.engine.settings import HubSettings
-from antiphon.events.commands import CancelResponse, Heartbeat, Tick
+from antiphon.events.audio import AudioFormat
+from antiphon.events.commands import (
+    CancelInput,
+    CancelResponse,
+    CreateItem,
+    CreateResponse,
+    Heartbeat,
+    StageAccepted,
+    StageFinished,
+    StageProduced,
+    StageReleased,
+    Tick,
+)
 from antiphon.events.events import (
     AudioDelta,
     ErrorReported,
@@ -18,10 +36,11 @@ from antiphon.events.events import (
     SessionClosed,
     SessionDetached,
     SessionTouched,
+    TextDelta,
 )
-from antiphon.events.log import Unavailable
+from antiphon.events.log import Snapshot, Unavailable
 from antiphon.sessions import core
-from antiphon.stages.base import Abort
+from antiphon.stages.base import Abort, AnyMessage, Release, Report, Submit
 from antiphon.stages.scripted import Cue, Finish, Hang, Say, ScriptedStage
 
 from .worlds import Listener, World, ask, opening, settle, world
@@ -93,26 +112,148 @@ async def test_it_runs_ahead_by_256_and_then_waits_for_the_store() -> None:
         assert len(await here.commands(attachment.session, Heartbeat)) == RUN_AHEAD + 50
 
 
-async def test_a_full_inbox_refuses_and_a_cancel_still_passes() -> None:
+async def flooded(here: World, attachment: Attachment) -> Runner:
+    """Let a client say more than may wait, while the store stands."""
+    mine = runner(here, attachment.session)
+    here.log.holding = True
+    for _ in range(RUN_AHEAD):
+        attachment.send(Heartbeat(attachment=1))
+    await settle()
+    for _ in range(3 * CLIENT_INBOX):
+        attachment.send(Heartbeat(attachment=1))
+    return mine
+
+
+async def test_a_full_inbox_refuses_the_client_and_has_room_for_its_cancel() -> None:
     script = (Say("One.", 80), Hang())
     async with world(ScriptedStage(default=script)) as here:
         attachment = await here.hub.open(opening("open"))
         ask(attachment)
-        here.log.holding = True
-        for _ in range(RUN_AHEAD + CLIENT_INBOX + 500):
-            attachment.send(Heartbeat(attachment=1))
-            if runner(here, attachment.session).backlog == CLIENT_INBOX:
-                await settle()
-        mine = runner(here, attachment.session)
-        assert mine.backlog <= CLIENT_INBOX + 100
+        await settle()
+        mine = await flooded(here, attachment)
+        assert mine.inbox.clients == CLIENT_INBOX + REFUSALS_BURST
         attachment.send(CancelResponse(attachment=1))
         here.log.release()
         await settle(400)
         recorded = await here.recorded(attachment.session)
-        kinds = [type(entry.command) for entry in recorded]
-        assert kinds.index(CancelResponse) < len(kinds) - CLIENT_INBOX + 50
-        codes = {event.code for entry in recorded for event in entry.events if isinstance(event, ErrorReported)}
-        assert "input_backpressure" in codes
+        errors = [event for entry in recorded for event in entry.events if isinstance(event, ErrorReported)]
+        assert {error.code for error in errors} == {"input_backpressure"}
+        assert len(errors) == REFUSALS_BURST
+        assert [type(entry.command) for entry in recorded].count(CancelResponse) == 1
+        assert attachment.current, "a flood is refused, and ends nothing"
+
+
+async def test_no_flood_of_cancels_or_of_counted_commands_makes_the_inbox_grow() -> None:
+    async with world() as here:
+        attachment = await here.hub.open(opening("open"))
+        mine = await flooded(here, attachment)
+        for seq in range(20_000):
+            attachment.send(CancelResponse(attachment=1))
+            attachment.send(Heartbeat(attachment=1, client_seq=seq + 1))
+        assert REFUSALS_INBOX <= mine.inbox.clients <= URGENT_INBOX
+        here.log.release()
+        await settle(400)
+        assert attachment.current
+        lease = mine.session.lease
+        assert 0 < lease.client_seq < 20_000
+        attachment.send(Heartbeat(attachment=1, client_seq=lease.client_seq + 1))
+        await settle()
+        assert isinstance((await here.events(attachment.session))[-2], SessionTouched), "sent again from there"
+
+
+async def test_a_cancel_is_decided_after_what_it_cancels() -> None:
+    async with world(ScriptedStage(default=(Say("One.", 80), Hang()))) as here:
+        attachment = await here.hub.open(opening())
+        ask(attachment)
+        attachment.send(CancelResponse(attachment=1))
+        await settle()
+        kinds = [type(entry.command) for entry in await here.recorded(attachment.session)]
+        assert kinds[1:4] == [CreateItem, CreateResponse, CancelResponse]
+        assert runner(here, attachment.session).session.response is None
+
+
+async def test_no_sound_lands_behind_the_cancel_that_was_sent_after_it() -> None:
+    async with world() as here:
+        attachment = await here.hub.open(opening())
+        for _ in range(2):
+            attachment.append(AppendRequest(data=SPOKEN, speech=True))
+        attachment.send(CancelInput(attachment=1))
+        await settle()
+        mine = runner(here, attachment.session)
+        assert mine.session.input.position == mine.session.input.start
+        assert (mine.inbox.queued_bytes, mine.session.input.reserved) == (0, 0)
+
+
+class Chatty:
+    """A stage whose own thread says as much as it is let."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.said = 0
+        self.done = threading.Event()
+
+    @property
+    def input_format(self) -> AudioFormat:
+        return AudioFormat("pcm16", 16_000)
+
+    def start(self, report: Report) -> None:
+        self._report = report
+
+    def handle(self, message: AnyMessage) -> None:
+        if isinstance(message, Submit):
+            self._report(StageAccepted(request=message.request), b"")
+            for _ in range(self.count):
+                self._report(StageProduced(request=message.request, text="word "), b"")
+                self.said += 1
+            self._report(StageFinished(request=message.request), b"")
+        elif isinstance(message, Release | Abort):
+            for request in message.requests:
+                self._report(StageReleased(request=request), b"")
+
+    def close(self) -> None:
+        self.done.set()
+
+
+async def test_a_stage_waits_while_the_store_stands_and_loses_nothing() -> None:
+    count = CROWDED + 2 * MAILBOX
+    stage = Chatty(count)
+    async with world(stage, host=ThreadHost(stage)) as here:
+        attachment = await here.hub.open(opening())
+        mine = runner(here, attachment.session)
+        here.log.holding = True
+        ask(attachment)
+        with anyio.fail_after(20):
+            while not mine.crowded:
+                await anyio.lowlevel.checkpoint()
+        await settle()
+        assert mine.backlog <= CROWDED + MAILBOX + 1
+        here.log.release()
+        produced = 0
+        with attachment.cursor() as cursor, anyio.fail_after(30):
+            async for entry in cursor:
+                produced += sum(type(event) is TextDelta for event in entry.transaction.events)
+                if any(isinstance(event, ResponseEnded) for event in entry.transaction.events):
+                    break
+        assert (produced, stage.said) == (count, count)
+        assert mine.backlog <= CALM
+        assert not mine.crowded
+
+
+async def test_an_error_in_a_task_of_one_session_ends_that_session_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world() as here:
+        one, two = await here.hub.open(opening("one")), await here.hub.open(opening("two"))
+        await settle()
+
+        async def broken(session: str, snapshot: Snapshot) -> None:
+            raise RuntimeError("a fault of ours")
+
+        monkeypatch.setattr(here.log, "save_snapshot", broken)
+        runner(here, one.session)._snapshot_due = True  # pyright: ignore[reportPrivateUsage]
+        one.send(Heartbeat(attachment=1))
+        await settle()
+        assert one.ended == "failed"
+        assert two.current
+        assert here.hub.statistics().crashed == 1
 
 
 async def test_a_flood_from_both_sides_does_not_deadlock() -> None:

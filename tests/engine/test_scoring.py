@@ -2,9 +2,10 @@
 
 import threading
 
+import anyio
 import pytest
 
-from antiphon.engine.scoring import FRAME_BYTES, LevelScorer, Scores, ScoringService
+from antiphon.engine.scoring import FRAME_BYTES, LevelScorer, Scores, ScoringService, ScoringStream
 
 pytestmark = pytest.mark.anyio
 
@@ -38,18 +39,31 @@ def frame(value: int) -> bytes:
     return bytes([value]) * FRAME_BYTES
 
 
+async def scores_of(service: ScoringService, stream: ScoringStream, pcm16: bytes) -> tuple[list[int], int]:
+    """Score what `pcm16` completes, and wait for it."""
+    told, answers = anyio.Event(), list[Scores]()
+
+    def done(scores: Scores) -> None:
+        answers.append(scores)
+        told.set()
+
+    service.submit(stream, pcm16, done)
+    await told.wait()
+    return list(answers[0].values), answers[0].lead
+
+
 async def test_an_append_gets_the_scores_of_the_frames_it_completes_and_their_lead() -> None:
     async with ScoringService(Marked()) as service:
         stream = service.new_stream()
-        assert await service.score(stream, frame(10)[:600]) == ([], 0)
-        assert await service.score(stream, frame(10)[600:] + frame(20) + frame(30)[:2]) == ([100, 200], 300)
-        assert await service.score(stream, frame(30)[2:]) == ([300], 1)
-        assert await service.score(stream, b"") == ([], 0)
+        assert await scores_of(service, stream, frame(10)[:600]) == ([], 0)
+        assert await scores_of(service, stream, frame(10)[600:] + frame(20) + frame(30)[:2]) == ([100, 200], 300)
+        assert await scores_of(service, stream, frame(30)[2:]) == ([300], 1)
+        assert await scores_of(service, stream, b"") == ([], 0)
 
 
 async def test_scores_are_clipped_to_thousandths() -> None:
     async with ScoringService(Marked()) as service:
-        assert await service.score(service.new_stream(), frame(250)) == ([1000], 0)
+        assert await scores_of(service, service.new_stream(), frame(250)) == ([1000], 0)
 
 
 async def test_sessions_are_scored_together_and_each_in_its_order() -> None:
@@ -65,7 +79,7 @@ async def test_sessions_are_scored_together_and_each_in_its_order() -> None:
         service.submit(first, frame(5)[:8], lambda scores: seen.append(("c", scores)))
         assert seen == []
         scorer.gate.set()
-        await service.score(second, frame(6))
+        await scores_of(service, second, frame(6))
     assert [(name, scores.values) for name, scores in seen] == [
         ("warm", (10,)),
         ("a", (20, 30)),
@@ -80,9 +94,9 @@ async def test_a_scorer_that_raises_costs_only_the_scores() -> None:
     scorer.fails = True
     async with ScoringService(scorer) as service:
         stream = service.new_stream()
-        assert await service.score(stream, frame(1)) == ([], 0)
+        assert await scores_of(service, stream, frame(1)) == ([], 0)
         scorer.fails = False
-        assert await service.score(stream, frame(2)) == ([20], 0)
+        assert await scores_of(service, stream, frame(2)) == ([20], 0)
 
 
 async def test_without_a_thread_the_answer_is_there_at_once() -> None:

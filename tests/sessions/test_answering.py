@@ -419,3 +419,10 @@ def test_words_change_only_sound_that_has_none() -> None:
     world.begin("Written.")
     transcribed(world, "Spoken.")
     assert world.shown(world.session.conversation.order[0]) == "Written."
+
+
+def test_a_required_call_needs_tools() -> None:
+    world = World()
+    world.say("Look.")
+    refused = only(world.respond(cmd.ResponseOptions(tool_choice='"required"')), ev.ErrorReported)
+    assert (refused.code, refused.param) == ("bad_event", "response.tool_choice")

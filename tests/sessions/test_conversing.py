@@ -149,3 +149,11 @@ def test_retrieve_shows_the_item_as_it_is() -> None:
     shown = only(world.do(cmd.RetrieveItem(attachment=1, item_id=f"item_{response_id}")), ev.ItemRetrieved)
     assert shown.item == world.session.conversation.entries[f"item_{response_id}"].item
     assert error(world.do(cmd.RetrieveItem(attachment=1, item_id="none"))) == "item_not_found"
+
+
+def test_a_second_call_of_the_same_id_is_refused() -> None:
+    world = World()
+    call = FunctionCall(id="c1", call_id="call_1", name="look", arguments="{}")
+    world.do(cmd.CreateItem(attachment=1, item=call))
+    again = FunctionCall(id="c2", call_id="call_1", name="look", arguments="{}")
+    assert error(world.do(cmd.CreateItem(attachment=1, item=again))) == "bad_event"

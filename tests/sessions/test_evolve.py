@@ -26,7 +26,6 @@ def test_events_that_only_tell_move_nothing_but_time_and_number(kind: type[ev.Pu
     examples: list[ev.AnyEvent] = [
         ev.SessionTouched(number=1, count=1, session="s"),
         ev.ErrorReported(number=1, count=1, code="c", message="m"),
-        ev.OverlapDecided(number=1, count=1, session="s", epoch=0, policy="p", action="drop", reason="r"),
         ev.ListenDecided(number=1, count=1, session="s", epoch=0, reason="r"),
         ev.ItemRetrieved(number=1, count=1, item=Message(id="i", role="user")),
         ev.OutputCleared(number=1, count=1, response_id=None, asked=True),

@@ -203,9 +203,11 @@ def test_d22_the_checks_of_a_resume_come_in_their_order() -> None:
     world.close()
     assert world.refused(world.resumption(token(1))).code == "session_resume_expired"
     world = World()
-    bad = msgspec.structs.replace(world.resumption("wrong", last_number=9), expected_generation=9)
+    bad = msgspec.structs.replace(world.resumption("wrong", last_number=9), expected_generation=9, gap=True)
     assert world.refused(bad).code == "invalid_resume_token"
-    ahead = msgspec.structs.replace(bad, presented=token(1))
+    missing = msgspec.structs.replace(bad, presented=token(1))
+    assert world.refused(missing).code == "journal_gap"
+    ahead = msgspec.structs.replace(missing, gap=False)
     assert world.refused(ahead).code == "session_resume_conflict"
     assert world.refused(msgspec.structs.replace(ahead, last_number=0)).code == "runtime_resume_failed"
     assert world.do(msgspec.structs.replace(ahead, last_number=0, expected_generation=0))

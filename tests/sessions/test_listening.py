@@ -1,12 +1,13 @@
 """Input: appends, the byte budget, turns found in scores, overlap, commit and clear (BEHAVIOURS E, F)."""
 
 import msgspec
+import pytest
 
 from antiphon.events import commands as cmd
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
 from antiphon.events.audio import SampleRef
-from antiphon.events.config import ConfigPatch, Limits, TurnDetection
+from antiphon.events.config import ConfigPatch, Dialect, Limits, TurnDetection
 from antiphon.events.items import AudioPart, Message
 from antiphon.sessions.plugins import CASCADE
 
@@ -129,10 +130,10 @@ def test_e23_silence_inside_an_utterance_is_kept() -> None:
     assert world.session.input.reserved == 2 * FRAME
 
 
-def test_e23_silence_during_a_response_says_nothing() -> None:
+def test_e23_silence_during_a_response_is_judged_instead() -> None:
     world = World()
     world.begin()
-    assert kinds(world.append(speech=False)) == ["AudioReceived"]
+    assert kinds(world.append(speech=False)) == ["AudioReceived", "OverlapDecided"]
 
 
 def test_an_auto_session_hears_every_piece_at_once() -> None:
@@ -338,7 +339,7 @@ def test_wire_6_2_a_turn_that_ends_during_an_answer_is_answered_behind_it() -> N
     world = World(vad=LISTENS)
     spoken(world)
     world.produce("One", 300)
-    world.append(5, score=900)
+    world.append(20, score=900)
     assert kinds(world.append(10, score=0))[-1] == "AnswerDeferred"
     assert world.session.turn.deferred
     events = world.finish()
@@ -349,11 +350,262 @@ def test_wire_6_2_a_turn_that_ends_during_an_answer_is_answered_behind_it() -> N
 def test_p41_an_answer_stays_before_what_was_said_after_its_announcement() -> None:
     world = World(vad=LISTENS)
     first = only(spoken(world), ev.ItemCreated).item.id
-    world.append(5, score=900)
+    world.append(20, score=900)
     second = only(world.append(10, score=0), ev.ItemCreated).item.id
     started = only(world.produce("One", 300), ev.OutputStarted)
     assert started.previous_item_id == first
     assert world.session.conversation.order == [first, started.item.id, second]
+
+
+def overlapping(dialect: Dialect = "duplex", vad: TurnDetection | None = None) -> World:
+    """Return a session that is answering."""
+    world = World(dialect=dialect, vad=vad)
+    world.begin()
+    world.produce("One two three", 900)
+    return world
+
+
+def hint(
+    world: World,
+    overlap: cmd.OverlapAction | None = None,
+    *,
+    frames: int = 1,
+    speech: bool = True,
+    scores: tuple[int, ...] = (),
+    force_listen: bool = False,
+    force_barge_in: bool = False,
+) -> list[ev.AnyEvent]:
+    """Send sound with the client's own word about it."""
+    return world.do(
+        cmd.AppendAudio(
+            attachment=1,
+            event_id="mine",
+            size=frames * FRAME,
+            wire_bytes=frames * FRAME,
+            scores=scores,
+            speech=speech,
+            overlap=overlap,
+            force_listen=force_listen,
+            force_barge_in=force_barge_in,
+        )
+    )
+
+
+def test_f13_sound_is_judged_only_during_an_answer() -> None:
+    world = World()
+    for overlap in ("barge_in", "drop", "listen"):
+        assert "OverlapDecided" not in kinds(hint(world, overlap))
+    world = overlapping()
+    assert only(world.append(), ev.OverlapDecided).reason == "policy_listen_only"
+    world.finish()
+    assert only(world.append(), ev.OverlapDecided).reason == "policy_listen_only", "it is still played"
+    world.ack(900)
+    assert "OverlapDecided" not in kinds(world.append())
+
+
+def test_f14_the_decision_stands_before_its_consequences_and_counts() -> None:
+    world = overlapping()
+    events = world.append(3)
+    assert kinds(events) == ["AudioReceived", "OverlapDecided", "SpeechStarted"]
+    decided = only(events, ev.OverlapDecided)
+    assert (decided.policy, decided.action) == ("listen_only", "listen")
+    assert (decided.duration_ms, decided.overlap_ms) == (96, 96)
+    assert only(world.append(2), ev.OverlapDecided).overlap_ms == 160
+    silent = only(world.append(2, speech=False), ev.OverlapDecided)
+    assert (silent.action, silent.reason, silent.overlap_ms) == ("drop", "silence_or_noise", 160)
+
+
+def test_f14_each_append_is_told_of_in_the_duplex_dialect_only() -> None:
+    world = overlapping(dialect="ga")
+    assert kinds(world.append()) == ["AudioReceived"]
+    assert kinds(world.append(speech=False)) == ["AudioReceived"]
+    world = overlapping(dialect="ga", vad=LISTENS)
+    assert "OverlapDecided" in kinds(world.append(2, score=900)), "speech begins"
+    assert kinds(world.append(2, score=900)) == ["AudioReceived"]
+
+
+def test_f16_silence_during_an_answer_is_forgotten() -> None:
+    world = overlapping()
+    world.append(3, speech=False)
+    assert world.session.input.reserved == 0
+    assert kinds(world.commit()) == ["InputCommitted", "ListenDecided"]
+
+
+def test_f16_a_pause_inside_overlapping_speech_ends_nothing() -> None:
+    world = overlapping()
+    started = only(world.append(20), ev.SpeechStarted)
+    assert kinds(world.append(2, speech=False)) == ["AudioReceived", "OverlapDecided"]
+    assert kinds(world.append(20)) == ["AudioReceived", "OverlapDecided"]
+    committed = only(world.commit(), ev.InputCommitted)
+    assert committed.item_id == started.item_id
+    assert committed.ref == SampleRef("in", 0, 42 * FRAME)
+    assert committed.overlap_deferred
+
+
+def test_f16_dropped_sound_takes_with_it_what_was_announced() -> None:
+    world = overlapping()
+    started = only(world.append(20), ev.SpeechStarted)
+    events = hint(world, "drop")
+    assert kinds(events) == ["AudioReceived", "OverlapDecided", "SpeechStopped", "InputDiscarded"]
+    stopped = only(events, ev.SpeechStopped)
+    assert (stopped.item_id, stopped.audio_end_ms) == (started.item_id, 640)
+    taken = world.session.input
+    assert (taken.reserved, taken.item_id, taken.speech, taken.transcript, taken.overlap_ms) == (
+        0,
+        None,
+        False,
+        "",
+        0,
+    )
+    assert world.session.response is not None
+    assert world.session.turn.state == "assistant_generating"
+    assert error(world.commit()) == "input_audio_buffer_empty"
+
+
+def test_f16_what_is_committed_is_not_forgotten_with_it() -> None:
+    world = overlapping()
+    world.append(25)
+    world.commit(create_response=True)
+    hint(world, "drop")
+    assert (world.session.turn.deferred, world.session.input.retained) == (1, 25 * FRAME)
+
+
+@pytest.mark.parametrize("overlap", ["continue", "listen"])
+def test_f15_rows_3_and_4_what_the_client_calls_no_turn_is_none(overlap: cmd.OverlapAction) -> None:
+    world = overlapping()
+    world.append(20)
+    events = hint(world, overlap, frames=2)
+    assert kinds(events)[-1] == "InputDiscarded"
+    assert only(events, ev.OverlapDecided).action == "listen"
+    assert world.session.input.reserved == 0
+
+
+def test_f15_row_3_long_speech_is_listened_to() -> None:
+    world = overlapping()
+    events = hint(world, "listen", frames=25)
+    assert kinds(events) == ["AudioReceived", "OverlapDecided", "SpeechStarted"]
+    assert only(events, ev.OverlapDecided).overlap_ms == 0
+    assert world.session.input.reserved == 25 * FRAME
+
+
+def test_f15_row_10_the_client_wants_it_to_be_heard_only() -> None:
+    world = overlapping(vad=QUICK_VAD)
+    decided = only(hint(world, scores=(900,) * 2, frames=2, force_listen=True), ev.OverlapDecided)
+    assert (decided.action, decided.reason) == ("listen", "client_force_listen")
+    assert world.session.epoch == 0
+
+
+def test_f15_row_13_an_acknowledgement_in_words_is_forgotten() -> None:
+    world = overlapping()
+    events = world.append(4, transcript="Mm-hm.")
+    assert kinds(events) == ["AudioReceived", "OverlapDecided", "InputDiscarded"]
+    assert only(events, ev.OverlapDecided).reason == "short_ack_transcript"
+    assert world.session.response is not None
+
+
+def test_f15_row_16_an_utterance_that_was_open_before_the_answer_does_not_interrupt_it() -> None:
+    world = World(vad=QUICK_VAD)
+    world.append(20, score=900)
+    world.begin()
+    events = world.append(4, score=900)
+    decided = only(events, ev.OverlapDecided)
+    assert (decided.action, decided.reason) == ("listen", "server_vad_utterance_active")
+    assert kinds(events) == ["AudioReceived", "OverlapDecided"]
+    assert kinds(world.append(10, score=0))[-1] == "AnswerDeferred"
+
+
+def test_f12_silence_keeps_the_padding_of_the_next_utterance() -> None:
+    world = overlapping(vad=QUICK_VAD)
+    decided = only(world.append(20, score=0), ev.OverlapDecided)
+    assert (decided.action, decided.reason) == ("drop", "silence_or_noise")
+    started = only(world.append(2, score=900), ev.SpeechStarted)
+    assert started.audio_start_ms == 20 * 32 - 300
+    assert world.session.input.start == started.start
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_f17_a_client_may_interrupt_with_its_sound(forced: bool) -> None:
+    world = overlapping()
+    world.append(10)
+    events = hint(world, None if forced else "barge_in", force_barge_in=forced)
+    assert kinds(events) == ["AudioReceived", "OverlapDecided", "Interrupted", "HistoryCut", "ResponseEnded"]
+    decided, ended = only(events, ev.OverlapDecided), only(events, ev.ResponseEnded)
+    assert decided.reason == ("client_force_barge_in" if forced else "client_overlap_action")
+    assert (ended.reason, ended.cause) == ("turn_detected", "barge_in")
+    assert (world.session.epoch, world.session.input.overlap_ms) == (1, 0)
+    assert world.session.input.reserved == 11 * FRAME, "the new turn begins with what was said"
+    assert world.session.turn.state == "user_speaking"
+
+
+def test_f17_the_first_sound_of_a_turn_may_interrupt_too() -> None:
+    world = overlapping()
+    events = hint(world, "barge_in")
+    assert kinds(events)[-1] == "SpeechStarted"
+    assert world.session.turn.state == "user_speaking"
+
+
+def test_f17_in_an_auto_session_the_clients_interruption_begins_a_new_epoch() -> None:
+    world = World(plugin="echo", auto=True)
+    world.append(4)
+    world.produce("echo", 500, request=world.resident)
+    events = hint(world, "barge_in")
+    assert kinds(events)[:2] == ["OverlapDecided", "Interrupted"]
+    assert kinds(events)[-2:] == ["RequestSubmitted", "AudioReceived"]
+    assert only(events, ev.AudioReceived).feed == "duplex-1.e1"
+
+
+def test_f18_the_counter_starts_again_with_the_end_of_an_answer() -> None:
+    world = overlapping()
+    world.append(10)
+    assert world.session.input.overlap_ms == 320
+    world.finish()
+    assert world.session.input.overlap_ms == 0
+
+
+@pytest.mark.parametrize("in_progress", [False, True])
+@pytest.mark.parametrize("overlap", [None, "barge_in"])
+def test_e10_an_impossible_interruption_is_an_error_and_the_sound_is_taken(
+    in_progress: bool, overlap: cmd.OverlapAction | None
+) -> None:
+    world = World(capabilities=capable(CASCADE.capabilities, supports_barge_in=False))
+    if in_progress:
+        world.begin()
+    events = hint(world, overlap, force_barge_in=True)
+    refused = only(events, ev.ErrorReported)
+    assert (refused.code, refused.event_id) == ("barge_in_unsupported", "mine")
+    assert events[0] == refused
+    assert world.session.input.reserved == FRAME
+    assert world.session.epoch == 0
+    if in_progress:
+        decided = only(events, ev.OverlapDecided)
+        assert (decided.action, decided.reason) == ("listen", "barge_in_unsupported")
+
+
+def test_e10_an_interruption_that_is_possible_is_no_error() -> None:
+    assert kinds(hint(World(), "barge_in")) == ["AudioReceived", "SpeechStarted"]
+
+
+def test_wire_6_4_row_6_is_told_only_if_something_is_decided() -> None:
+    for vad, told in ((None, False), (LISTENS, False), (QUICK_VAD, True)):
+        world = World(plugin="echo", auto=True, vad=vad)
+        world.append(4, score=0 if vad else None)
+        world.produce("echo", 500, request=world.resident)
+        events = world.append(1, score=0 if vad else None)
+        assert ("OverlapDecided" in kinds(events)) == told
+        assert only(events, ev.AudioReceived).feed == "duplex-1.e0"
+        if told:
+            assert only(events, ev.OverlapDecided).reason == "auto_response_continuous"
+
+
+def test_p36_an_auto_session_drops_only_what_the_client_drops() -> None:
+    world = World(plugin="echo", auto=True)
+    world.append(4)
+    world.produce("echo", 500, request=world.resident)
+    events = hint(world, "drop")
+    assert kinds(events) == ["AudioReceived", "OverlapDecided", "SpeechStopped", "InputDiscarded"]
+    assert only(events, ev.AudioReceived).feed is None
+    assert world.session.input.reserved == 0
+    assert only(world.append(), ev.AudioReceived).feed == "duplex-1.e0"
 
 
 # -- commit --------------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ DETECTIONS: list[TurnDetection | None] = [
     TurnDetection(silence_duration_ms=0, prefix_padding_ms=0, create_response=False),
     TurnDetection(type="semantic_vad", eagerness="high"),
 ]
+OVERLAPS: tuple[cmd.OverlapAction, ...] = ("barge_in", "listen", "continue", "drop")
 WORDS = ["", "Well, ", "all is well", ". And you?", " word"]
 SCORES = st.lists(st.sampled_from([0, 400, 600, 990]), max_size=20).map(tuple)
 
@@ -178,9 +179,26 @@ class SessionMachine(RuleBasedStateMachine):
 
     # -- clients ---------------------------------------------------------------------------------------------
 
-    @rule(data=st.data(), scores=SCORES, speech=st.booleans(), quick=st.booleans())
+    @rule(
+        data=st.data(),
+        scores=SCORES,
+        speech=st.booleans(),
+        quick=st.booleans(),
+        overlap=st.sampled_from([None] * 8 + list(OVERLAPS)),
+        hints=st.sampled_from([0] * 6 + [1, 2, 3]),
+        transcript=st.sampled_from([None, None, None, "Yes.", "No, wait."]),
+    )
     @precondition(connected)
-    def append(self, data: st.DataObject, scores: tuple[int, ...], speech: bool, quick: bool) -> None:
+    def append(
+        self,
+        data: st.DataObject,
+        scores: tuple[int, ...],
+        speech: bool,
+        quick: bool,
+        overlap: cmd.OverlapAction | None,
+        hints: int,
+        transcript: str | None,
+    ) -> None:
         frames = max(len(scores), 1)
         lead = 0 if self.world.session.input.position < 100 else data.draw(st.sampled_from([0, 100]))
         if not quick:
@@ -193,6 +211,10 @@ class SessionMachine(RuleBasedStateMachine):
                 scores=scores if self.world.session.config.turn_detection else (),
                 lead=lead,
                 speech=speech,
+                transcript=transcript,
+                overlap=overlap,
+                force_listen=bool(hints & 1),
+                force_barge_in=bool(hints & 2),
             )
         )
 
@@ -262,7 +284,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     # -- stories, so that most sessions get somewhere --------------------------------------------------------
 
-    @rule(answer=st.booleans(), pieces=st.integers(0, 4), ms=st.sampled_from([0, 300]), ends=st.booleans())
+    @rule(answer=st.booleans(), pieces=st.integers(0, 4), ms=st.sampled_from([0, 300, 3_000]), ends=st.booleans())
     @precondition(connected)
     def talk(self, answer: bool, pieces: int, ms: int, ends: bool) -> None:
         """Ask in writing, and perhaps hear something."""
@@ -291,6 +313,49 @@ class SessionMachine(RuleBasedStateMachine):
         if not detected:
             self.give(cmd.CommitInput(attachment=world.attachment, create_response=True))
         self.hear(pieces, 300, ends)
+
+    @rule(
+        frames=st.integers(1, 30),
+        wanted=st.sampled_from([None, True, True, False]),
+        pause=st.booleans(),
+        quick=st.booleans(),
+        ms=st.sampled_from([0, 0, 500, 5_000]),
+    )
+    @precondition(connected)
+    def talk_over(self, frames: int, wanted: bool | None, pause: bool, quick: bool, ms: int) -> None:
+        """Speak while an answer may be running or playing, and commit; then let time pass."""
+        world = self.world
+        detected = world.session.config.turn_detection is not None
+        for speech in (True, not pause, True):
+            world.wait(0 if quick else frames * 32)
+            scores = (990 if speech else 0,) * frames if detected else ()
+            size = frames * FRAME
+            self.give(
+                cmd.AppendAudio(
+                    attachment=world.attachment, size=size, wire_bytes=size, scores=scores, speech=speech
+                )
+            )
+        self.give(cmd.CommitInput(attachment=world.attachment, create_response=wanted))
+        world.wait(ms)
+        self.give(cmd.Tick())
+
+    @rule(ms=st.sampled_from([1_000, 5_000]), acked=st.sampled_from([None, 0, 500]), jumps=st.booleans())
+    @precondition(connected)
+    def wait_behind_playback(self, ms: int, acked: int | None, jumps: bool) -> None:
+        """Speak over an answer that is only played any more, and perhaps let the time come that ends it."""
+        world = self.world
+        self.talk(True, 2, ms, True)
+        detected = world.session.config.turn_detection is not None
+        size = 30 * FRAME
+        scores = (990,) * 30 if detected else ()
+        self.give(cmd.AppendAudio(attachment=world.attachment, size=size, wire_bytes=size, scores=scores))
+        self.give(cmd.CommitInput(attachment=world.attachment, create_response=True))
+        if acked is not None:
+            self.give(cmd.AckPlayback(attachment=world.attachment, played_ms=acked))
+        due = next_deadline(world.session)
+        if jumps and due is not None and world.session.turn.deferred:
+            world.now = max(world.now, due)
+            self.give(cmd.Tick())
 
     def hear(self, pieces: int, ms: int, ends: bool) -> None:
         """Let the stage work on what it was given last."""
@@ -431,12 +496,36 @@ class SessionMachine(RuleBasedStateMachine):
             assert next_deadline(session) is not None, "P44"
         if session.phase == "closing":
             assert next_deadline(session) is not None, "P56"
+        if (
+            session.phase == "open"
+            and session.turn.deferred
+            and session.response is None
+            and session.lease.attached
+        ):
+            assert next_deadline(session) is not None, "P37"
+
+    def come_to_rest(self) -> None:
+        """Input stops, answers end, what was sent is played: no turn stays deferred (P37)."""
+        world = self.world
+        for _ in range(12):
+            session = world.session
+            if not connected(self) or not session.turn.deferred:
+                return
+            if session.response is not None:
+                world.finish()
+                continue
+            due = next_deadline(session)
+            assert due is not None, "P37"
+            world.now = max(world.now, due)
+            world.tick()
+        raise AssertionError("P37: a turn is still deferred")
 
     def teardown(self) -> None:
         """The whole log folds to the live state; and every session ends when nobody comes back (P37, P56)."""
         if not hasattr(self, "world"):
             return
         world = self.world
+        self.come_to_rest()
         assert core.dump(core.fold(world.log)) == core.dump(world.session)
         half = len(world.log) // 2
         resumed = core.load(core.dump(core.fold(world.log[:half])))

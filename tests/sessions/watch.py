@@ -9,7 +9,7 @@ from antiphon.events.items import Message
 from antiphon.events.log import Transaction, canonical, decode, encode
 from antiphon.sessions import core
 from antiphon.sessions.phases import LIVE
-from antiphon.sessions.playback import prefix_of
+from antiphon.sessions.playback import prefix_of, waits_until
 from antiphon.sessions.state import Playout
 
 
@@ -80,6 +80,7 @@ class Watch(Struct):
         self._epoch(before, session, transaction)
         self._lease(before, session, transaction)
         self._input(session, transaction)
+        self._overlap(before, session, transaction)
         self._refusal(before, session, transaction)
         self._conversation(session)
         self._playback(before, session, transaction)
@@ -271,6 +272,35 @@ class Watch(Struct):
             assert taken.reserved == 0
         assert not taken.vad.speaking or taken.phase == "speaking"
         assert (taken.item_id is None) == (taken.phase == "silent")
+
+    # -- turn taking: P35-P37, F14-F23 -----------------------------------------------------------------------
+
+    def _overlap(self, before: Before, session: core.Session, transaction: Transaction) -> None:
+        command, turn = transaction.command, session.turn
+        kinds = [type(event) for event in transaction.events]
+        decided = [event for event in transaction.events if isinstance(event, ev.OverlapDecided)]
+        assert len(decided) <= 1, "F14: one decision for an append"
+        for event in decided:
+            assert isinstance(command, cmd.AppendAudio), "F13"
+            if event.action == "barge_in":
+                assert session.capabilities.supports_barge_in, "P36"
+                assert kinds.index(ev.OverlapDecided) < kinds.index(ev.Interrupted), "F14"
+                assert session.input.overlap_ms == 0, "F18"
+            if event.action == "drop" and session.auto:
+                assert command.overlap == "drop", "P36"
+            assert event.overlap_ms >= 0
+        if ev.InputDiscarded in kinds:
+            assert decided or session.dialect != "duplex", "F16"
+            assert session.input.reserved == session.input.retained, "F16"
+        if any(isinstance(event, ev.InputCommitted) and event.overlap_ack for event in transaction.events):
+            assert session.dialect == "duplex", "WIRE 6.5"
+            assert ev.ItemCreated not in kinds, "F19"
+        assert 0 <= turn.deferred <= max(turn.unanswered, 0), "F21"
+        if session.phase == "open" and turn.deferred and session.lease.attached:
+            answered = session.response is not None
+            assert answered or waits_until(session) is not None, "P37: a turn waits for ever"
+        if ev.ResponseEnded in kinds and turn.deferred:
+            assert core.load(before.data).turn.deferred, "F23"
 
     # -- P32 -------------------------------------------------------------------------------------------------
 

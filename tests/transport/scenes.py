@@ -7,7 +7,8 @@ from antiphon.events.audio import AudioFormat, SampleRef, TextMark
 from antiphon.events.config import Capabilities, Limits
 from antiphon.events.items import AudioPart, Message, TextPart
 from antiphon.events.log import Transaction
-from antiphon.transport.wire_session import initial_config
+
+from .configs import initial
 
 SESSION = "duplex-0f"
 PCM = AudioFormat("pcm16", 24_000)
@@ -18,7 +19,7 @@ TICK = cmd.Tick()
 VIEW = ev.SessionView(
     id=SESSION,
     dialect="duplex",
-    config=initial_config("duplex", "m"),
+    config=initial("duplex"),
     capabilities=Capabilities(),
     resumable=True,
     expires_at=0,

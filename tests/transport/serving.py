@@ -11,6 +11,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from antiphon.engine.clock import Clock, SystemClock
+from antiphon.engine.host import PipelineHost
 from antiphon.engine.hosts import InlineHost
 from antiphon.engine.hub import Hub
 from antiphon.engine.memory_log import MemoryLog
@@ -55,10 +56,11 @@ async def serving(
     settings: HubSettings = DEFAULTS,
     log: MemoryLog | None = None,
     stage: Stage | None = None,
+    host: PipelineHost | None = None,
 ) -> AsyncIterator[Serving]:
     """Serve on a free port until the block is left."""
     log = log or MemoryLog()
-    host = InlineHost(stage or EchoStage())
+    host = host or InlineHost(stage or EchoStage())
     hub = Hub(log, log.samples, host, plugin, settings, clock or SystemClock(), b"secret" * 6)
     async with hub:
         server = Server(hub, Listening(port=0, access=access))

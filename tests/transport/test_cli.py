@@ -1,14 +1,15 @@
 """The command line: what it prints, and that every mistake is one sentence with an exit code."""
 
+import io
 import json
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
-import numpy as np
 import pytest
+import structlog
 from rich.console import Console
 
 from antiphon.engine.datadir import DataDirectory
@@ -18,7 +19,6 @@ from antiphon.events.log import LogError, SampleWrite, Transaction
 from antiphon.transport import cli
 from antiphon.transport.cli_doctor import CORE, EXTRAS, Package, Report, examine
 from antiphon.transport.cli_doctor_text import advice, show
-from antiphon.transport.wav import write_wav
 
 from tests.sessions.world import QUICK_VAD, World
 
@@ -62,7 +62,7 @@ def data(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
     """Run the command line in this process."""
 
     def run(*arguments: str | Path) -> tuple[int, str, str]:
@@ -76,7 +76,8 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         out = capsys.readouterr()
         return code, out.out, out.err
 
-    return run
+    yield run
+    structlog.reset_defaults()  # `serve` lets it write to the standard error of this test
 
 
 def test_help_teaches_by_examples(run: Run) -> None:
@@ -92,11 +93,21 @@ def test_help_teaches_by_examples(run: Run) -> None:
     assert (code, out.strip()) == (0, "0.1.0")
 
 
+def test_without_a_command_the_help_is_all(run: Run) -> None:
+    code, out, err = run()
+    assert (code, err) == (0, "")
+    assert "antiphon serve --pipeline voice" in out
+    code, out, err = run("log")
+    assert (code, err) == (0, "")
+    assert "antiphon log ls" in out
+
+
 def test_the_index_names_each_session(run: Run, data: Path, world: World) -> None:
     code, out, _ = run("log", "ls", "--data", data)
     assert code == 0
     assert "duplex-1" in out
     assert str(len(world.log)) in out
+    assert "cascade 1" in out
     code, out, _ = run("log", "ls", "--data", data, "--json")
     (row,) = json.loads(out)
     assert (row["session"], row["state"], row["head"]) == ("duplex-1", "open", len(world.log))
@@ -117,7 +128,7 @@ def test_a_session_is_shown_by_the_beginning_of_its_id(run: Run, data: Path, wor
 
 
 def test_an_export_is_read_like_the_session_itself(run: Run, data: Path, world: World, tmp_path: Path) -> None:
-    path = tmp_path / "new" / "session.jsonl"
+    path = tmp_path / "session.jsonl"
     code, _, _ = run("log", "export", "latest", "--data", data, "--out", path)
     assert code == 0
     header = json.loads(path.read_text().splitlines()[0])
@@ -135,6 +146,38 @@ def test_a_session_is_drawn_with_its_sound(run: Run, data: Path, tmp_path: Path)
     code, _, err = run("log", "draw", "latest", "--data", data, "--out", tmp_path / "picture.xyz")
     assert code == 2
     assert "picture.xyz" in err
+
+
+def test_a_picture_is_written_where_it_is_said(run: Run, data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    code, out, _ = run("log", "draw", "latest", "--data", data, "--out", tmp_path / "x")
+    assert (code, out) == (0, f"{tmp_path / 'x'}\n")
+    assert (tmp_path / "x").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_export_goes_to_standard_output_too(run: Run, data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    run("log", "export", "latest", "--data", data, "--out", path)
+    code, out, err = run("log", "export", "latest", "--data", data, "--out", "-")
+    assert (code, err) == (0, "")
+    assert out == path.read_text()
+
+
+def test_what_editors_add_to_an_export_does_no_harm(run: Run, data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    run("log", "export", "latest", "--data", data, "--out", path)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n") + b"\n \n")
+    assert run("replay", path)[0] == 0
+
+
+@pytest.mark.parametrize("command", ["export", "draw"])
+def test_where_nothing_can_be_written_nothing_is_made(run: Run, data: Path, tmp_path: Path, command: str) -> None:
+    for out, words in ((tmp_path / "new" / "x.png", "there is no folder"), (tmp_path, "it is a folder")):
+        code, said, err = run("log", command, "latest", "--data", data, "--out", out)
+        assert (code, said) == (2, "")
+        assert words in err
+        assert len(err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_replay_says_identical(run: Run, data: Path, world: World, tmp_path: Path) -> None:
@@ -222,13 +265,40 @@ def test_a_server_that_cannot_be_is_told_in_one_sentence(run: Run, data: Path, t
     assert "--port" in err
 
 
-def test_a_server_that_is_not_there_is_told(run: Run, tmp_path: Path) -> None:
-    voice = tmp_path / "voice.wav"
-    write_wav(voice, np.zeros(1_600, np.int16), 16_000)
-    code, _, err = run("talk", voice, "--url", "127.0.0.1:1")
-    assert code == 1
-    assert "antiphon serve" in err
-    assert run("talk", voice, "--url", "ftp://127.0.0.1")[0] == 2
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("serve", "--port", "abc"), "'--port': it must be a whole number"),
+        (("serve", "--port", "99999"), "'--port': it must be at most 65535"),
+        (("serve", "--max-sessions", "0"), "'--max-sessions': it must be at least 1"),
+        (("serve", "--durability", "x"), "'x' is not one of 'normal', 'full'"),
+        (("serve", "--nosuch"), "no such option: --nosuch"),
+        (("serve", "--data", ""), "'--data': it is empty"),
+        (("serve", "--host", ""), "'--host': it is empty"),
+        (("serve", "--asr", ""), "'--asr': it is empty"),
+        (("serve", "--api-key", ""), "it is empty"),
+        (("serve", "--api-key", "good", "--api-key", " "), "it is empty"),
+        (("log", "ls", "--data", ""), "'--data': it is empty"),
+        (("log", "show", ""), "it is empty"),
+        (("talk", "x.wav", "--url", ""), "'--url': it is empty"),
+        (("talk", "x.wav", "--out", ""), "it is empty"),
+        (("talk",), "missing argument 'FILE.wav'"),
+        (("nosuch",), "no such command 'nosuch'"),
+    ],
+)
+def test_a_wrong_option_is_one_plain_sentence(run: Run, arguments: tuple[str, ...], words: str) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert "--help` shows what can be given" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_an_unset_key_in_the_environment_is_no_key(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTIPHON_API_KEY", "")
+    code, _, err = run("serve", "--pipeline", "echo", "--port", "0", "--data", data, "--host", "0.0.0.0")
+    assert code == 2
+    assert "--api-key" in err
 
 
 def report(*missing: str, models: bool | None = True, espeak: str | None = "/usr/bin/espeak-ng") -> Report:
@@ -246,10 +316,11 @@ def test_the_doctor_says_what_each_pipeline_lacks_and_how_to_get_it() -> None:
         "[green]voice is ready[/]: antiphon serve --pipeline voice",
     ]
     for finding, words in (
-        (report("voice"), "antiphon\\[voice]"),
-        (report(models=False), "antiphon.stages.assets"),
-        (report(espeak=None), "espeakng-loader"),
+        (report("voice"), "voice lacks[/] voice; get it with: make voice"),
+        (report(models=False), "voice lacks models"),
+        (report(espeak=None), "voice lacks[/] espeak-ng; get it with: make voice"),
         (report("demo"), "demo (`antiphon log draw`"),
+        (report("vllm"), ".venv/bin/pip install -e '.\\[vllm]'"),
         (report(CORE), "echo lacks"),
     ):
         assert any(words in line for line in advice(finding))
@@ -277,3 +348,39 @@ def test_wrong_directories_and_sessions_are_told(run: Run, data: Path, tmp_path:
         assert code == 2
         assert words in err
         assert len(err.splitlines()) == 1
+
+
+def ended(root: Path) -> World:
+    """A data directory with one session that has ended."""
+    world = World()
+    world.close()
+    anyio.run(record, root, world.log)
+    return world
+
+
+def test_a_session_that_has_ended_is_removed_when_that_is_confirmed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    code, out, _ = run("log", "rm", "duplex", "--data", tmp_path)
+    assert code == 1
+    assert "duplex-1" in out
+    assert "duplex-1" in run("log", "ls", "--data", tmp_path)[1]
+    code, out, err = run("log", "rm", "duplex", "latest", "--data", tmp_path, "--yes")
+    assert (code, out, err) == (0, "removed duplex-1\n", "")
+    assert "No session" in run("log", "ls", "--data", tmp_path)[1]
+    assert list((tmp_path / "samples").iterdir()) == []
+
+
+def test_what_may_not_be_removed_is_told_in_one_sentence(run: Run, data: Path, tmp_path: Path) -> None:
+    ended(tmp_path)
+    with DataDirectory(tmp_path):
+        code, out, err = run("log", "rm", "latest", "--data", tmp_path, "--yes")
+    assert (code, out) == (2, "")
+    assert "is in use by process" in err
+    code, out, err = run("log", "rm", "latest", "--data", data, "--yes")
+    assert (code, out) == (2, "")
+    assert "duplex-1 has not ended" in err
+    assert len(err.splitlines()) == 1
+    assert run("log", "rm", "sess_9", "--data", data, "--yes")[0] == 2

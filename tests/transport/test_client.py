@@ -4,13 +4,16 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from antiphon.engine.attachment import Attachment
 from antiphon.engine.clock import VirtualClock
 from antiphon.engine.memory_log import MemoryLog
+from antiphon.transport import client_outbox
 from antiphon.transport import wire_server as out
 from antiphon.transport.client import RealtimeClient, Retrying, SessionLost, SessionOptions
 from antiphon.transport.client_events import Received, Unknown, number_of, read
+from antiphon.transport.client_link import Link, Refused
 
-from .serving import becomes, serving
+from .serving import Wire, becomes, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -116,7 +119,7 @@ async def test_what_the_client_keeps_is_forgotten_when_a_heartbeat_is_answered()
         client.append_audio(PIECE)
         client.heartbeat()
         await client.wait_for(out.HeartbeatAck)
-        assert client._outbox.size == 0  # pyright: ignore[reportPrivateUsage]
+        assert client._line.outbox.size == 0  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_refusals_are_events_and_end_nothing() -> None:
@@ -208,3 +211,83 @@ async def test_a_command_that_is_refused_at_the_edge_does_not_stop_the_next_ones
         assert (await client.wait_for(out.ErrorOut)).error.code == "bad_audio"
         client.send_text("Still there.")
         await client.wait_for(out.ItemDone)
+
+
+FAST = Retrying(shortest_s=0.01, longest_s=0.01, attempts=3)
+
+
+async def listened(client: RealtimeClient) -> str:
+    """Read to the end; return the code of the loss."""
+    with pytest.raises(SessionLost) as lost, anyio.fail_after(10):
+        async for _ in client.events():
+            pass
+    return lost.value.code
+
+
+async def test_a_session_that_somebody_else_took_is_lost() -> None:
+    async with serving() as served, RealtimeClient(served.url, QUIET, retrying=FAST) as client:
+        created = await client.wait_for(out.SessionCreated)
+        await client.wait_for(out.SessionUpdated)
+        async with Wire.to(served.url + "?duplex=1") as other:
+            await other.send(
+                "session.resume",
+                session_id=client.session_id,
+                resume_token=str(created.resume_token),
+                last_received_server_event_seq=client.last_number,
+            )
+            assert (await other.next())["type"] == "session.resumed"
+            assert await listened(client) == "session_replaced"
+            with pytest.raises(SessionLost):
+                client.heartbeat()
+
+
+async def test_a_heartbeat_that_finds_no_room_ends_the_session_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = VirtualClock()
+    async with serving() as served, RealtimeClient(served.url, QUIET, clock=clock) as client:
+        await client.wait_for(out.SessionUpdated)
+        monkeypatch.setattr(client_outbox, "LARGEST", -1)
+        await anyio.wait_all_tasks_blocked()
+        clock.advance(10_000_000)
+        assert await listened(client) == "overfull"
+
+
+async def test_a_withdrawn_resume_leaves_the_token_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard = Attachment.heard
+
+    def deaf(attachment: Attachment) -> None:
+        if attachment.generation != 2:
+            heard(attachment)
+
+    monkeypatch.setattr(Attachment, "heard", deaf)
+    clock = VirtualClock()
+    async with (
+        serving(clock=clock) as served,
+        RealtimeClient(served.url, QUIET, retrying=FAST) as client,
+    ):
+        await client.wait_for(out.SessionUpdated)
+        client.drop_socket()
+        await client.wait_for(out.SessionResumed)
+        clock.advance(10_000_000)
+        again = await client.wait_for(out.SessionResumed)
+        assert again.attachment_generation == 3
+        client.heartbeat()
+        await client.wait_for(out.HeartbeatAck)
+
+
+async def test_a_token_that_is_no_good_is_tried_once_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    async def resume(_link: Link, _session: str, token: str, _last: int) -> out.SessionResumed:
+        asked.append(token)
+        raise Refused("invalid_resume_token", "no", final=True)
+
+    async with serving() as served, RealtimeClient(served.url, QUIET, retrying=FAST) as client:
+        await client.wait_for(out.SessionUpdated)
+        client.drop_socket()
+        await client.wait_for(out.SessionResumed)
+        monkeypatch.setattr(Link, "resume", resume)
+        client.drop_socket()
+        assert await listened(client) == "invalid_resume_token"
+    assert len(asked) == len(set(asked)) == 2

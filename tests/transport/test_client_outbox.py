@@ -5,7 +5,7 @@ import json
 import pytest
 
 from antiphon.transport import client_outbox
-from antiphon.transport.client_outbox import Outbox, Overfull
+from antiphon.transport.client_outbox import WINDOW, Outbox, Overfull
 from antiphon.transport.wire_client import ClearBuffer, HeartbeatIn, ResponseCancel
 
 
@@ -64,3 +64,21 @@ def test_there_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Overfull):
         outbox.put(ClearBuffer())
     assert outbox.last == 1
+
+
+def test_a_long_queue_is_handed_over_window_by_window_and_nothing_is_lost() -> None:
+    outbox = Outbox()
+    for _ in range(3 * WINDOW):
+        outbox.put(ClearBuffer())
+    sent: list[bytes] = []
+    rounds = 0
+    while frames := list(outbox.take()):
+        assert len(frames) <= WINDOW
+        sent += frames
+        rounds += 1
+        for frame in frames:
+            if b"heartbeat" in frame:
+                outbox.heartbeat_answered()
+    assert rounds > 2
+    assert len(sent) == outbox.last >= 3 * WINDOW + 3
+    assert [json.loads(frame)["client_seq"] for frame in sent] == list(range(1, outbox.last + 1))

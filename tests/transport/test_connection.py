@@ -119,6 +119,7 @@ FIRST: list[tuple[str | bytes, str]] = [
     ('{"type":"session.heartbeat","x":"' + "a" * 15 * 1024 * 1024 + '"}', "event_too_large"),
     ('{"type":"session.update","session":{"speed":9}}', "bad_event"),
     ('{"type":"session.update","session":{"input_audio_format":"mp3"}}', "unsupported_audio_format"),
+    ('{"type":"session.update","session":{"overlap_policy":"barge_in_on_speech"}}', "unsupported_turn_detection"),
     ('{"type":"session.resume","session_id":5}', "invalid_session_resume"),
     (
         '{"type":"session.resume","session_id":"x","resume_token":"y","last_received_server_event_seq":-1}',

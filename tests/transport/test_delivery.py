@@ -10,11 +10,13 @@ from structlog.testing import capture_logs
 
 from antiphon.engine.memory_log import MemoryLog
 from antiphon.engine.published import Published
-from antiphon.events.events import ItemCreated
+from antiphon.events.config import SessionConfig
+from antiphon.events.events import ItemCreated, SessionClosed
 from antiphon.events.log import SampleWrite, Settled, Transaction, Unavailable
-from antiphon.transport import connection
-from antiphon.transport.websocket import HANDED
+from antiphon.transport import connection, intake
+from antiphon.transport.websocket import HANDED, WebSocket
 from antiphon.transport.wire_out import Message, Reader
+from antiphon.transport.wire_read import Decoded, Reading, Undecided, Understood
 
 from .held import HeldStage
 from .serving import Serving, Wire, becomes, serving
@@ -135,7 +137,34 @@ async def test_a_full_disk_is_told(query: str) -> None:
         assert (error["code"], error["retryable"]) == ("storage_unavailable", True)
         assert "server_event_seq" not in wire.seen[-1]
         assert (await wire.closed())[0] == 1013
+        assert "cannot be recorded" in (served.hub.not_ready or "")
         log.full = False
+        async with Wire.to(served.url) as another:
+            await another.next()
+        assert served.hub.not_ready is None
+
+
+async def test_no_more_than_agreed_waits_whatever_one_transaction_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 0
+    real = WebSocket.send
+
+    def send(socket: WebSocket, messages: Sequence[bytes]) -> None:
+        nonlocal most
+        real(socket, messages)
+        most = max(most, socket.buffered)
+
+    monkeypatch.setattr(WebSocket, "send", send)
+    async with serving() as served, Wire.to(served.url + DUPLEX) as wire:
+        await wire.next()
+        wire.socket.transport.pause_reading()
+        text = {"type": "input_text", "text": "x" * 180_000}
+        for _ in range(100):  # each is told by three messages of one transaction: 540 kB
+            await wire.send("conversation.item.create", item={"type": "message", "role": "user", "content": [text]})
+        await becomes(lambda: most > 0)
+        wire.socket.transport.resume_reading()
+        while wire.kinds().count("conversation.item.done") < 100:
+            await wire.next()
+    assert most <= HANDED
 
 
 async def test_messages_in_fragments() -> None:
@@ -174,3 +203,44 @@ async def test_an_error_of_ours_ends_one_session_and_no_other(monkeypatch: pytes
         await good.send("session.heartbeat")
         assert (await good.next())["type"] == "session.heartbeat_ack"
         await becomes(lambda: served.hub.statistics().admitted == 1)
+
+
+FAULTY = [
+    {"type": "response.cancel", "event_id": "faulty"},
+    {"type": "session.update", "event_id": "faulty", "session": {}},
+]
+
+
+@pytest.mark.parametrize("query", ["", DUPLEX])
+@pytest.mark.parametrize("event", FAULTY, ids=["at once", "when it is understood"])
+async def test_an_error_of_ours_in_the_reading_ends_one_session_too(
+    monkeypatch: pytest.MonkeyPatch, event: dict[str, Any], query: str
+) -> None:
+    real = intake.decode
+
+    def build(_config: SessionConfig) -> Understood:
+        raise ZeroDivisionError
+
+    def faulty(frame: bytes, reading: Reading) -> Decoded:
+        if b"faulty" not in frame:
+            return real(frame, reading)
+        if b"session.update" not in frame:
+            raise ZeroDivisionError
+        return Undecided(build=build, size=0)
+
+    monkeypatch.setattr(intake, "decode", faulty)
+    async with serving() as served, Wire.to(served.url + query) as good, Wire.to(served.url + query) as bad:
+        await good.next()
+        session = (await bad.next())["session"]["id"]
+        with capture_logs() as logged:
+            await bad.send("session.update", session={"instructions": "x"})
+            await bad.raw(json.dumps(event))
+            assert (await bad.closed()) == (1011, "internal_error")
+            assert bad.seen[-1]["error"]["code"] == "realtime_input_failed"
+        assert [entry["session"] for entry in logged if entry["log_level"] == "error"] == [session]
+        await becomes(lambda: served.hub.statistics().admitted == 1)
+        recorded = await served.log.read(session, 0, 1000)
+        ends = [event for entry in recorded for event in entry.events if isinstance(event, SessionClosed)]
+        assert [end.reason for end in ends] == ["transport_error"]
+        await good.send("session.heartbeat")
+        assert (await good.next())["type"] == "session.heartbeat_ack"

@@ -1,5 +1,6 @@
 """The port: HTTP beside websockets, keys, origins, and where it may listen."""
 
+import inspect
 import urllib.error
 import urllib.request
 from typing import Any
@@ -8,14 +9,22 @@ import anyio
 import anyio.to_thread
 import msgspec
 import pytest
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 from websockets.exceptions import InvalidStatus
 
+from antiphon.engine.hosts import InlineHost
 from antiphon.engine.hub import Hub
 from antiphon.engine.settings import HubSettings
+from antiphon.stages.base import Report
+from antiphon.stages.echo import EchoStage
+from antiphon.transport import connection, server
 from antiphon.transport.access import Access, Request, dialect
 from antiphon.transport.server import Insecure, Listening, Server, is_local
 
 from .serving import Wire, serving
+from tests.engine.worlds import MoodyLog
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +52,31 @@ async def test_health_and_models() -> None:
         assert status == 200
         assert [model["id"] for model in models["data"]] == ["antiphon", "other"]
         assert (await got(served.http + "/v1/models/other"))[1]["root"] == "antiphon"
+
+
+async def test_health_says_why_nothing_can_be_opened_now() -> None:
+    class Restarting(InlineHost):
+        def lose(self) -> None:
+            self._wait_for("It is being restarted.")
+
+        def load(self) -> None:
+            self._loaded()
+
+    host = Restarting(EchoStage())
+    async with serving(host=host) as served:
+        host.lose()
+        reason = {"status": "unhealthy", "reason": "It is being restarted."}
+        assert await got(served.http + "/health") == (503, reason)
+        host.load()
+        assert await got(served.http + "/health") == (200, {"status": "healthy"})
+
+    class Faulty(EchoStage):
+        def start(self, report: Report) -> None:
+            raise RuntimeError("a fault of the model")
+
+    async with serving(stage=Faulty()) as served:
+        reason = {"status": "unhealthy", "reason": "cannot load: RuntimeError"}
+        assert await got(served.http + "/health") == (503, reason)
 
 
 @pytest.mark.parametrize(
@@ -162,3 +196,47 @@ def test_the_dialect_of_a_request() -> None:
     assert dialect(beta, "ga") == "duplex"
     assert dialect(Request(path="/v1/realtime", query={}, headers={}), "duplex") == "duplex"
     assert dialect(Request(path="/v1/realtime", query={"duplex": "0"}, headers={}), "duplex") == "ga"
+
+
+async def test_a_store_that_stands_does_not_keep_the_server_from_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "LEAVING_S", 0.1)
+    monkeypatch.setattr(connection, "GIVING_UP_S", 0.1)
+    log = MoodyLog()
+    with anyio.fail_after(10):
+        async with (
+            serving(log=log, settings=HubSettings(shutdown_ms=100)) as served,
+            Wire.to(served.url) as ga,
+            Wire.to(served.url + "?duplex=1&model=m") as duplex,
+        ):
+            await ga.next()
+            await duplex.next()
+            log.holding = True
+            served.server.stop()
+            assert await ga.closed() == (1001, "shutdown")
+            assert await duplex.closed() == (1001, "shutdown")
+
+
+def test_what_is_used_of_uvicorns_inside_is_there() -> None:
+    state = ServerState()
+    assert state.connections == set()
+    inspect.signature(H11Protocol).bind(config=uvicorn.Config("app"), server_state=state, app_state={}, _loop=None)
+    assert callable(H11Protocol.shutdown)
+
+
+async def test_a_key_that_is_no_text_is_a_wrong_key() -> None:
+    async with serving(access=KEYS) as served:
+        head = (
+            b"GET /v1/realtime HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+        )
+        async with await anyio.connect_tcp("127.0.0.1", served.server.port) as stream:
+            await stream.send(head + b"Authorization: Bearer \xc3\xa9\r\n\r\n")
+            assert (await stream.receive()).startswith(b"HTTP/1.1 401")
+
+
+async def test_a_connection_that_never_asks_for_anything_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "REQUEST_S", 0.05)
+    async with serving() as served, await anyio.connect_tcp("127.0.0.1", served.server.port) as stream:
+        await stream.send(b"GET /v1/realtime HTT")
+        with anyio.fail_after(10), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+            await stream.receive()

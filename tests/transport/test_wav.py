@@ -74,8 +74,14 @@ def test_a_piped_file_that_does_not_know_its_length_goes_to_its_end(tmp_path: Pa
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     samples = (TONE * 20_000).astype(np.int16)
-    write_wav(tmp_path / "new" / "x.wav", samples, 16_000)
-    assert np.array_equal(read_wav(tmp_path / "new" / "x.wav"), samples)
+    write_wav(tmp_path / "x.wav", samples, 16_000)
+    assert np.array_equal(read_wav(tmp_path / "x.wav"), samples)
+
+
+def test_no_folder_is_made_in_silence(tmp_path: Path) -> None:
+    with pytest.raises(WavError, match="cannot write"):
+        write_wav(tmp_path / "new" / "x.wav", np.zeros(1, np.int16), 16_000)
+    assert not (tmp_path / "new").exists()
 
 
 BROKEN = {

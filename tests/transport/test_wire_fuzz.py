@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 from antiphon.events.config import Dialect
 from antiphon.transport.wire_errors import WireError
-from antiphon.transport.wire_in import EVENT_NAMES, Reading, decode
-from antiphon.transport.wire_session import initial_config
+from antiphon.transport.wire_in import EVENT_NAMES, decode
+from antiphon.transport.wire_read import Reading, Undecided
+
+from .configs import initial
 
 CODES = {
     "bad_event",
@@ -49,7 +51,9 @@ dialects: st.SearchStrategy[Dialect] = st.sampled_from(["ga", "beta", "duplex"])
 def read(frame: bytes, dialect: Dialect) -> None:
     refusal: WireError | None = None
     try:
-        decode(frame, Reading(dialect=dialect, attachment=1, config=initial_config(dialect, "m")))
+        decoded = decode(frame, Reading(dialect=dialect, attachment=1))
+        if isinstance(decoded, Undecided):
+            decoded.under(initial(dialect))
     except WireError as error:
         refusal = error
     if refusal is not None:

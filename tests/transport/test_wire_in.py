@@ -9,12 +9,14 @@ import pytest
 from antiphon.engine.ingress import AppendRequest
 from antiphon.events import commands as cmd
 from antiphon.events.audio import AudioFormat
-from antiphon.events.config import Dialect
+from antiphon.events.config import Dialect, SessionConfig
 from antiphon.events.items import AudioPart, FunctionCall, FunctionOutput, Message, TextPart
 from antiphon.transport.codes import MAX_EVENT
 from antiphon.transport.wire_errors import WireError
-from antiphon.transport.wire_in import EVENT_NAMES, EventAck, Reading, SessionResume, decode
-from antiphon.transport.wire_session import initial_config
+from antiphon.transport.wire_in import EVENT_NAMES, decode
+from antiphon.transport.wire_read import EventAck, Reading, SessionResume, Undecided, Understood
+
+from .configs import initial
 
 SOUND = b"\x01\x02" * 160
 BASE64 = base64.b64encode(SOUND).decode()
@@ -23,16 +25,22 @@ GIF = base64.b64encode(b"GIF89a" + bytes(8)).decode()
 
 
 def reading(dialect: Dialect = "duplex") -> Reading:
-    return Reading(dialect=dialect, attachment=3, config=initial_config(dialect, "m"))
+    return Reading(dialect=dialect, attachment=3)
+
+
+def understood(frame: str | bytes, dialect: Dialect) -> Understood:
+    """Decode a frame, and understand it under the configuration that a session begins with."""
+    decoded = decode(frame, reading(dialect))
+    return decoded.under(initial(dialect)) if isinstance(decoded, Undecided) else decoded
 
 
 def read(event: object, dialect: Dialect = "duplex") -> object:
-    return decode(json.dumps(event), reading(dialect))
+    return understood(json.dumps(event), dialect)
 
 
 def refused(frame: str | bytes | Mapping[str, object], dialect: Dialect = "duplex") -> WireError:
     with pytest.raises(WireError) as caught:
-        decode(frame if isinstance(frame, str | bytes) else json.dumps(frame), reading(dialect))
+        understood(frame if isinstance(frame, str | bytes) else json.dumps(frame), dialect)
     return caught.value
 
 
@@ -353,3 +361,60 @@ def test_in_the_duplex_dialect_the_event_may_be_the_session_itself() -> None:
 
 def test_every_client_event_of_the_contract_is_known() -> None:
     assert len(EVENT_NAMES) == 22
+
+
+DEPENDENT = [
+    {"type": "session.update", "session": {}},
+    {"type": "session.update", "instructions": "x"},
+    {"type": "response.create", "response": {}},
+    append(format="pcm16"),
+    append(sample_rate_hz=8000),
+]
+
+
+@pytest.mark.parametrize("event", DEPENDENT)
+def test_only_what_depends_on_the_configuration_waits_for_it(event: dict[str, object]) -> None:
+    decoded = decode(json.dumps({**event, "event_id": "e", "client_seq": 4}), reading())
+    assert isinstance(decoded, Undecided)
+    assert (decoded.event_id, decoded.event_type, decoded.client_seq) == ("e", event["type"], 4)
+    assert decoded.sound == ("audio" in event)
+    assert not isinstance(decode(json.dumps(append()), reading()), Undecided)
+
+
+def test_what_is_refused_late_names_its_event_too() -> None:
+    event = {"type": "session.update", "event_id": "e", "client_seq": 4, "session": {"speed": 9}}
+    refusal = refused(event)
+    assert (refusal.event_id, refusal.event_type, refusal.client_seq) == ("e", "session.update", 4)
+
+
+def test_the_size_of_what_waits_is_known() -> None:
+    decoded = decode(json.dumps({"type": "session.update", "session": {"instructions": "x" * 1000}}), reading())
+    assert isinstance(decoded, Undecided)
+    assert decoded.size > 1000
+
+
+@pytest.mark.parametrize("seq", [0, -1, 2**53 + 1, 2**64, True, "1", 1.5])
+def test_a_client_seq_is_a_whole_number_that_every_store_can_hold(seq: object) -> None:
+    frame = json.dumps({"type": "input_audio_buffer.clear", "event_id": "e", "client_seq": seq})
+    with pytest.raises(WireError) as refused:
+        decode(frame, Reading(dialect="duplex", attachment=1))
+    assert (refused.value.code, refused.value.param, refused.value.event_id) == ("bad_event", "client_seq", "e")
+
+
+@pytest.mark.parametrize("kind", [5, None, ["x"]])
+def test_a_wrong_type_is_refused_with_the_clients_event_id(kind: object) -> None:
+    with pytest.raises(WireError) as refused:
+        decode(json.dumps({"type": kind, "event_id": "q"}), Reading(dialect="duplex", attachment=1))
+    assert (refused.value.code, refused.value.event_id) == ("bad_event", "q")
+
+
+def test_what_a_client_wrote_is_told_back_in_small_pieces_only() -> None:
+    frame = json.dumps(
+        {"type": "session.update", "session": {"turn_detection": {"type": "server_vad", "x" * 9000: 1}}}
+    )
+    decoded = decode(frame, Reading(dialect="duplex", attachment=1))
+    assert isinstance(decoded, Undecided)
+    with pytest.raises(WireError) as refused:
+        decoded.under(SessionConfig(model="m"))
+    assert len(refused.value.param or "") <= 128
+    assert len(refused.value.message) <= 256

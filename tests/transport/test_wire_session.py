@@ -8,7 +8,9 @@ from msgspec import UNSET, Raw
 from antiphon.events.audio import AudioFormat
 from antiphon.events.config import Dialect, SessionConfig, TurnDetection, merged
 from antiphon.transport.wire_errors import WireError
-from antiphon.transport.wire_session import initial_config, patch_from
+from antiphon.transport.wire_session import patch_from
+
+from .configs import initial
 
 VAD = TurnDetection()
 
@@ -16,7 +18,7 @@ VAD = TurnDetection()
 def patched(
     session: dict[str, object], dialect: Dialect = "duplex", before: SessionConfig | None = None
 ) -> SessionConfig:
-    config = before or initial_config(dialect, "m")
+    config = before or initial(dialect)
     return merged(config, patch_from(Raw(json.dumps(session).encode()), config, dialect))
 
 
@@ -29,7 +31,7 @@ def refused(
 
 
 def test_an_empty_patch_changes_nothing() -> None:
-    config = initial_config("ga", "m")
+    config = initial("ga")
     patch = patch_from(Raw(b"{}"), config, "ga")
     assert merged(config, patch) == config
     assert patch.turn_detection is UNSET
@@ -136,11 +138,20 @@ def test_semantic_detection_is_a_silence_limit(eagerness: str, silence: int) -> 
     assert config.turn_detection.silence_duration_ms == silence
 
 
-def test_the_overlap_policy_follows_the_turn_detection() -> None:
-    assert patched({"turn_detection": {"type": "server_vad"}}).overlap_policy == "barge_in_on_speech"
-    quiet = {"type": "server_vad", "interrupt_response": False}
-    assert patched({"turn_detection": quiet}).overlap_policy == "listen_only"
-    assert patched({"turn_detection": None}, "ga").overlap_policy == "listen_only"
+@pytest.mark.parametrize(
+    ("session", "policy"),
+    [
+        ({"turn_detection": None}, UNSET),
+        ({"overlap_policy": "barge_in_on_speech"}, "barge_in_on_speech"),
+        ({"overlap_policy": "whatever"}, "listen_only"),
+        (
+            {"overlap_policy": "listen_only", "extra_body": {"overlap_policy": "barge_in_on_speech"}},
+            "barge_in_on_speech",
+        ),
+    ],
+)
+def test_the_overlap_policy_is_what_the_client_said(session: dict[str, object], policy: object) -> None:
+    assert patch_from(Raw(json.dumps(session).encode()), initial("ga"), "ga").overlap_policy == policy
 
 
 def test_echoed_fields_are_kept_as_text_and_tracing_only_once() -> None:
@@ -169,11 +180,6 @@ REFUSALS: list[tuple[dict[str, object], tuple[str, str | None, str | None]]] = [
         (TD, "session.audio.input.turn_detection.treshold", None),
     ),
     ({"turn_detection": {"threshold": 0.5}}, (TD, "session.turn_detection.type", None)),
-    ({"overlap_policy": "barge_in_on_speech"}, (TD, "session.overlap_policy", None)),
-    (
-        {"turn_detection": {"type": "server_vad"}, "extra_body": {"overlap_policy": "listen_only"}},
-        (TD, "session.extra_body.overlap_policy", None),
-    ),
     ({"input_audio_format": "mp3"}, ("unsupported_audio_format", "session.input_audio_format", None)),
     (
         {"input_audio_format": "mp3", "turn_detection": 5},

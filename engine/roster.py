@@ -1,0 +1,236 @@
+"""The sessions of a server that go on: those with a runner, and those that are to be taken over."""
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from antiphon.events.commands import CloseSession, Detach, StageLost, StageReleased, StartRunner
+from antiphon.events.log import EventLog, Fenced, LogError, Samples, SessionRow, Unavailable
+from antiphon.sessions import core
+from antiphon.sessions.plugins import SessionPlugin
+from antiphon.stages.base import AnyReport
+
+from .boundary import contained
+from .clock import Clock
+from .errors import Refused
+from .host import PipelineHost
+from .live import Live
+from .lost import RETRY_US, Lost
+from .recovery import fold
+from .runner import Runner
+from .scoring import ScoringService
+from .settings import HubSettings
+from .statistics import Counts
+
+_log = structlog.get_logger()
+
+
+class Roster:
+    """Starts runners, keeps sessions alive whose runner has ended, and takes over what a former process left.
+
+    `recovered` is set when that is done. Tasks run in `tasks`; nothing new is begun once `stopping` is set.
+    """
+
+    def __init__(
+        self,
+        *,
+        log: EventLog,
+        samples: Samples,
+        pipeline: PipelineHost,
+        plugin: SessionPlugin,
+        settings: HubSettings,
+        clock: Clock,
+        scoring: ScoringService,
+        tasks: TaskGroup,
+        stopping: anyio.Event,
+    ) -> None:
+        self.live: dict[str, Live] = {}
+        self.recovered = anyio.Event()
+        self.counts = Counts()
+        self._log = log
+        self._samples = samples
+        self._pipeline = pipeline
+        self._plugin = plugin
+        self._settings = settings
+        self._clock = clock
+        self._scoring = scoring
+        self._tasks = tasks
+        self._stopping = stopping
+        self._lost = Lost(clock, stopping, tasks, self._take_over)
+        self._elsewhere: dict[str, str] = {}
+        """Sessions that another pipeline's server serves, and the plugin that they need."""
+        self._leaving: set[str] = set()
+        self._crowded: set[str] = set()
+        self.not_recording: str | None = None
+        """Why a session could not be recorded, until the next one can."""
+
+    @property
+    def slots(self) -> int:
+        """How many sessions count against `max_sessions`."""
+        return sum(live.holds_slot for live in self.live.values()) + len(self._lost.names - self.live.keys())
+
+    async def find(self, name: str) -> Live:
+        """Return a live session; take it over first if its runner was lost.
+
+        Raises:
+            Refused: `storage_unavailable`, `stage_unavailable` (it needs another pipeline), `going_away` (it may
+                still be taken over), `session_resume_expired`.
+        """
+        live = self.live.get(name)
+        if live is None and name in self._lost:
+            live = await self._lost.revive(name) or self.live.get(name)
+            if live is None and name in self._lost:
+                raise Refused("storage_unavailable", "The session's log cannot be read now.")
+        if live is not None:
+            return live
+        if not self.recovered.is_set():
+            raise Refused("going_away", "Sessions are still being taken over.", retry=True)
+        if name in self._elsewhere:
+            raise Refused(
+                "stage_unavailable",
+                f"The session needs a pipeline with the plugin {self._elsewhere[name]}; another one runs here.",
+            )
+        raise Refused("session_resume_expired", "There is no such session, or it has ended.")
+
+    # -- runners ---------------------------------------------------------------------------------------------
+
+    def start(self, session: core.Session, name: str, term: int, *, head: int) -> Live:
+        """Begin to run a session whose term was acquired; a runner that it still had stops at once."""
+        before = self.live.get(name)
+        runner = Runner(
+            session,
+            name=name,
+            term=term,
+            head=head,
+            log=self._log,
+            samples=self._samples,
+            host=self._pipeline,
+            plugins={self._plugin.name: self._plugin},
+            clock=self._clock,
+            abandoning=self._leaving.update,
+        )
+        live = self.live[name] = Live(runner, self._clock, self._settings, self._scoring)
+        runner.crowding = self._crowding
+        self._tasks.start_soon(self._supervise, live)
+        if before is not None:
+            before.runner.stop()
+        return live
+
+    async def _supervise(self, live: Live) -> None:
+        """Run a session; an error of ours ends it, and no other one."""
+        runner = live.runner
+        sound = await contained("a session crashed", lambda: runner.name, runner.run)
+        self.counts.crashed += not sound
+        if isinstance(runner.failure, LogError) and not isinstance(runner.failure, Fenced):
+            self.not_recording = f"sessions cannot be recorded: {runner.failure}"
+            why = str(runner.failure)
+            _log.error("a session cannot be recorded; it is given up for now", session=runner.name, why=why)
+        replaced = self.live.get(runner.name) is not live
+        orderly = sound and runner.failure is None and not replaced
+        live.end("closed" if orderly else "failed")
+        live.over.set()
+        if replaced:
+            return
+        del self.live[runner.name]
+        if orderly and runner.session.phase == "closed":
+            self.counts.closed += 1
+        elif self._worth_reviving(runner):
+            # The slot is held until the log says that the session is over.
+            self._lost.add(runner.name, crashed=not sound)
+            self._lost.keep_trying(runner.name)
+
+    def _worth_reviving(self, runner: Runner) -> bool:
+        """Whether nobody else cares for a session whose runner has ended before it."""
+        fenced = isinstance(runner.failure, Fenced)
+        return not fenced and not self._stopping.is_set() and runner.name not in self._lost
+
+    def on_report(self, report: AnyReport, sound: bytes) -> None:
+        """Carry a stage's report to its session."""
+        request = report.request
+        if request in self._leaving:
+            # The request belongs to a runner that is gone; one of the same name may follow it.
+            if isinstance(report, StageReleased | StageLost):
+                self._leaving.discard(request)
+            return
+        live = self.live.get(request.partition(".e")[0])
+        if live is not None:
+            live.runner.post(report, sound)
+
+    def _crowding(self, name: str, crowded: bool) -> None:
+        """Let the stages wait while any session has too much to take: it is the store that stands."""
+        if crowded:
+            self._crowded.add(name)
+        else:
+            self._crowded.discard(name)
+        self._pipeline.pause(bool(self._crowded))
+
+    async def retire(self) -> None:
+        """Detach the sessions that can be resumed and close the others; return when all runners have ended."""
+        async with anyio.create_task_group() as group:
+            for live in tuple(self.live.values()):
+                group.start_soon(_retire, live)
+
+    # -- taking over -----------------------------------------------------------------------------------------
+
+    async def recover(self) -> None:
+        """Take over what a former process left unfinished, but for what only another pipeline can serve."""
+        # Sessions that were opened while the index was read are ours already.
+        rows = [row for row in await self._unfinished() if row.session not in self.live]
+        ours = [row.session for row in rows if self._can_serve(row)]
+        for name in ours:
+            self._lost.add(name)
+        for name in ours:
+            if name in self._lost and await self._lost.revive(name) is not None:
+                self.counts.recovered += 1
+            if name in self._lost:
+                self._lost.keep_trying(name)
+        self.recovered.set()
+
+    def _can_serve(self, row: SessionRow) -> bool:
+        """Whether the session's plugin is the one that runs here; if not, the session is left alone in the log."""
+        if (row.plugin, row.plugin_version) == (self._plugin.name, self._plugin.version):
+            return True
+        self._elsewhere[row.session] = f"{row.plugin} {row.plugin_version}"
+        _log.warning(
+            "a session of another pipeline is left alone",
+            session=row.session,
+            plugin=row.plugin,
+            plugin_version=row.plugin_version,
+        )
+        return False
+
+    async def _unfinished(self) -> list[SessionRow]:
+        while True:
+            try:
+                return await self._log.sessions("open")
+            except LogError:
+                _log.exception("the log's index cannot be read")
+                await self._clock.sleep_until(self._clock.monotonic_us() + RETRY_US)
+
+    async def _take_over(self, name: str) -> Live | None:
+        """Become the writer of an unfinished session (DESIGN 4, restart); raises as `TakeOver` says."""
+        term = await self._log.acquire(name)
+        folded = await fold(self._log, name)
+        if folded is None or folded.session.phase == "closed":
+            return None
+        live = self.start(folded.session, name, term, head=folded.head)
+        started = StartRunner(term=term, wall_us=self._clock.wall_us(), grace_ms=self._settings.recovery_grace_ms)
+        outcome = await live.ask(started)
+        if isinstance(outcome.error, LogError):
+            raise outcome.error
+        if live.over.is_set() and live.runner.session.phase != "closed":
+            raise live.runner.failure or Unavailable("the runner has ended again")
+        self.not_recording = None
+        return live
+
+
+async def _retire(live: Live) -> None:
+    runner = live.runner
+    session = runner.session
+    if session.resumable:
+        await live.ask(Detach(generation=session.lease.generation, reason="shutdown"))
+    else:
+        await live.ask(CloseSession(control_id=f"{runner.name}:shutdown", reason="shutdown"))
+        await live.over.wait()
+    runner.stop()
+    await live.over.wait()

@@ -1,0 +1,217 @@
+"""Decisions about the end of a turn: when what is buffered becomes a user item, and when that is answered."""
+
+from typing import Literal, NamedTuple
+
+from antiphon.events import commands as cmd
+from antiphon.events import events as ev
+from antiphon.events.audio import SampleRef
+from antiphon.events.items import AudioPart, Message
+
+from .answering import answer
+from .draft import Draft
+from .playback import blocks
+from .refusal import refuse
+from .state import Session
+
+SILENCE = "silence_or_noise"
+
+Plan = Literal["answer", "commit", "defer"]
+"""What a commit means: the model has heard it and answers by itself; it is an item, answered if that is wanted;
+it was spoken over an answer, and waits behind it."""
+
+
+class Moment(NamedTuple):
+    """When a commit comes. `busy`: an answer runs or plays; `overlapping`: speech over it is buffered."""
+
+    auto: bool
+    spoken: bool
+    busy: bool
+    overlapping: bool
+
+
+class _When(NamedTuple):
+    auto: bool
+    spoken: bool | None = None
+    busy: bool | None = None
+    overlapping: bool | None = None
+
+
+SCHEDULE: tuple[tuple[_When, Plan], ...] = (
+    (_When(auto=True, spoken=True), "answer"),
+    (_When(auto=True, spoken=False), "commit"),
+    (_When(auto=False, busy=True, overlapping=True), "defer"),
+    (_When(auto=False, busy=True, overlapping=False), "commit"),
+    (_When(auto=False, busy=False), "commit"),
+)
+"""The table of F20; its rows exclude each other."""
+
+
+def scheduled(moment: Moment) -> Plan:
+    """Return the plan for a commit; the table is total."""
+    return next(plan for when, plan in SCHEDULE if _fits(when, moment))
+
+
+def _fits(when: _When, moment: Moment) -> bool:
+    return all(want is None or want == have for want, have in zip(when, moment, strict=True))
+
+
+# -- by the client -------------------------------------------------------------------------------------------
+
+
+def commit_input(draft: Draft, command: cmd.CommitInput) -> None:
+    """Seal the buffer by the client's word (E30; WIRE 2.3)."""
+    session = draft.session
+    if not session.capabilities.supports_client_commit:
+        refuse("unsupported", "This model decides about turns on its own; there is nothing to commit.")
+    taken = session.input
+    duplex = session.dialect == "duplex"
+    held_ms = session.capabilities.input_format.ms(taken.position - taken.start)
+    content = taken.speech or (not duplex and taken.position > taken.start)
+    if duplex and (command.is_speech is False or (taken.non_speech and not content)):
+        _commit_silence(draft)
+        return
+    if not content or (held_ms < session.limits.min_commit_ms and not session.auto):
+        least = session.limits.min_commit_ms
+        refuse(
+            "input_audio_buffer_empty",
+            "Error committing input audio buffer: buffer too small. Expected at least "
+            f"{least}ms of audio, but buffer only has {held_ms:.2f}ms of audio.",
+        )
+    wanted = _wanted(session, command)
+    asked = command.create_response is True
+    full = session.turn.deferred >= session.limits.pending_commits
+    if wanted and full and not session.auto and not _acknowledges(session, draft.now, asked=asked):
+        refuse("input_backpressure", "Too many turns are waiting for an answer.")
+    commit_turn(draft, wanted=wanted, asked=asked)
+
+
+def _wanted(session: Session, command: cmd.CommitInput) -> bool:
+    if command.create_response is not None:
+        return command.create_response or (session.config.auto_response and not session.auto)
+    return session.config.auto_response and session.dialect == "duplex"
+
+
+# -- by whoever ends the turn --------------------------------------------------------------------------------
+
+
+def commit_turn(draft: Draft, *, wanted: bool, asked: bool) -> None:
+    """Turn the buffer into a user item and, if `wanted`, answer it: now, or behind the answer that blocks it.
+
+    `asked`: the client says of this very turn that it wants an answer. Without that, a short overlap in the
+    duplex dialect is an acknowledgement, and no turn (F19, WIRE 6.5).
+    """
+    session = draft.session
+    if session.input.phase == "speaking":
+        stop_speech(draft, session.input.position // session.capabilities.input_format.width)
+        session = draft.session
+    if _acknowledges(session, draft.now, asked=asked):
+        _seal(draft, None, empty=True, overlap_ack=True, no_response=True)
+        return
+    taken = session.input
+    ref = SampleRef("in", taken.start, taken.position - taken.start) if taken.position > taken.start else None
+    sound = AudioPart(
+        taken.transcript or None,
+        ref,
+        session.capabilities.input_format.rate,
+        session.capabilities.input_format.ms(ref.size) if ref else 0,
+    )
+    auto, busy = session.auto, blocks(session, draft.now)
+    committed = _seal(
+        draft,
+        ref,
+        no_response=not wanted,
+        overlap_deferred=_plan(session, busy=busy) == "defer",
+        response_create_deferred=wanted and busy and not auto,
+    )
+    item = Message(id=committed.item_id, role="user", content=(sound,))
+    previous = committed.previous_item_id
+    draft.emit(ev.ItemCreated(number=draft.number, count=3, item=item, previous_item_id=previous))
+    if wanted and not auto:
+        answer(draft)
+
+
+def _plan(session: Session, *, busy: bool) -> Plan:
+    taken = session.input
+    return scheduled(Moment(session.auto, taken.speech, busy, taken.overlap_ms > 0))
+
+
+def _acknowledges(session: Session, now: int, *, asked: bool) -> bool:
+    """Return whether a commit only tells the speaker to go on (F19).
+
+    Not for a client that asks for an answer, and not in a session that answers every turn (WIRE 6.5). Nor is the
+    end of a long utterance an acknowledgement because an answer began in the middle of it.
+    """
+    if asked or session.dialect != "duplex" or session.config.auto_response:
+        return False
+    taken, short_ms = session.input, session.config.overlap_short_ack_ms
+    short = max(taken.overlap_ms, session.capabilities.input_format.ms(taken.spoken)) <= short_ms
+    return short and _plan(session, busy=blocks(session, now)) == "defer"
+
+
+def _seal(
+    draft: Draft,
+    ref: SampleRef | None,
+    *,
+    no_response: bool,
+    is_speech: bool = True,
+    empty: bool = False,
+    overlap_ack: bool = False,
+    overlap_deferred: bool = False,
+    response_create_deferred: bool = False,
+) -> ev.InputCommitted:
+    """Draft that the buffer is committed: as a turn, or as nothing (`empty`)."""
+    session = draft.session
+    order = session.conversation.order
+    event = ev.InputCommitted(
+        number=draft.number,
+        count=1,
+        session=session.id,
+        item_id=session.input.item_id or draft.new_item_id(),
+        previous_item_id=order[-1] if order else None,
+        ref=ref,
+        epoch=session.epoch,
+        turn=session.turn.turn,
+        is_speech=is_speech,
+        empty=empty,
+        no_response=no_response,
+        transcript=(session.input.transcript or None) if is_speech else None,
+        overlap_ack=overlap_ack,
+        overlap_deferred=overlap_deferred,
+        response_create_deferred=response_create_deferred,
+    )
+    draft.emit(event)
+    return event
+
+
+def _commit_silence(draft: Draft) -> None:
+    """Acknowledge a commit of nothing but silence (E34): no turn, no answer."""
+    session = draft.session
+    taken = session.input
+    if taken.phase == "speaking":
+        stop_speech(draft, taken.position // session.capabilities.input_format.width)
+    _seal(draft, None, is_speech=False, empty=True, no_response=True)
+    tell_silence(draft)
+
+
+# -- what is told --------------------------------------------------------------------------------------------
+
+
+def stop_speech(draft: Draft, samples: int) -> None:
+    """Announce that the utterance has ended; `samples` is the end on the input timeline."""
+    session = draft.session
+    draft.emit(
+        ev.SpeechStopped(
+            number=draft.number,
+            count=1,
+            item_id=session.input.item_id or "",
+            audio_end_ms=samples * 1000 // session.capabilities.input_format.rate,
+        )
+    )
+
+
+def tell_silence(draft: Draft) -> None:
+    """Tell that silence was heard, and nobody answers it (E23, E34)."""
+    session = draft.session
+    draft.emit(
+        ev.ListenDecided(number=draft.number, count=1, session=session.id, epoch=session.epoch, reason=SILENCE)
+    )

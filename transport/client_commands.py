@@ -1,0 +1,96 @@
+"""What a client can say to its session: one method for each command."""
+
+import base64
+from abc import ABC, abstractmethod
+
+import msgspec
+from msgspec import Raw
+
+from . import wire_client as say
+from .client_link import SessionOptions
+from .wire_client import ClientEvent, ItemIn, PartIn
+
+
+class Commands(ABC):
+    """Commands are plain calls that never wait; each is applied exactly once, whatever happens to the socket.
+
+    They raise `SessionLost` when the session cannot be reached any more, or too much waits for the server.
+    """
+
+    @abstractmethod
+    def _send(self, event: ClientEvent) -> None: ...
+
+    def append_audio(
+        self,
+        sound: bytes,
+        *,
+        encoding: str | None = None,
+        rate: int | None = None,
+        is_speech: bool | None = None,
+        transcript: str | None = None,
+    ) -> None:
+        """Send sound, in the session's input format unless another is said (`rate` in Hz)."""
+        self._send(
+            say.AppendBuffer(
+                audio=base64.b64encode(sound).decode(),
+                format=encoding,
+                sample_rate_hz=rate,
+                is_speech=is_speech,
+                transcript=transcript,
+            )
+        )
+
+    def commit(self, *, create_response: bool | None = None) -> None:
+        """Make what was said into a turn."""
+        self._send(say.CommitBuffer(create_response=create_response))
+
+    def clear_input(self) -> None:
+        """Forget what was said and not committed."""
+        self._send(say.ClearBuffer())
+
+    def cancel_response(self, response_id: str | None = None) -> None:
+        """Stop an answer."""
+        self._send(say.ResponseCancel(response_id=response_id))
+
+    def barge_in(self) -> None:
+        """Say that the user has cut in."""
+        self._send(say.BargeInNow())
+
+    def clear_output(self, response_id: str | None = None) -> None:
+        """Stop playing."""
+        self._send(say.OutputClear(response_id=response_id))
+
+    def create_item(self, item: ItemIn, *, previous_item_id: str | None = None) -> None:
+        """Add an item to the conversation."""
+        self._send(say.ItemCreate(item=item, previous_item_id=previous_item_id))
+
+    def send_text(self, text: str) -> None:
+        """Add what the user wrote."""
+        self.create_item(ItemIn(type="message", role="user", content=[PartIn(type="input_text", text=text)]))
+
+    def delete_item(self, item_id: str) -> None:
+        """Take an item out of the conversation."""
+        self._send(say.ItemDelete(item_id=item_id))
+
+    def create_response(self, response: say.ResponseIn | None = None) -> None:
+        """Ask for an answer."""
+        self._send(say.ResponseCreate(response=say.ABSENT if response is None else Raw(_encode(response))))
+
+    def ack_playback(self, response_id: str, played_ms: int, *, committed_ms: int | None = None) -> None:
+        """Tell how much of an answer was played."""
+        self._send(say.PlaybackAck(response_id=response_id, played_ms=played_ms, committed_ms=committed_ms))
+
+    def truncate(self, item_id: str, audio_end_ms: int, *, content_index: int = 0) -> None:
+        """Tell that no more of an answer was heard."""
+        self._send(say.ItemTruncate(item_id=item_id, audio_end_ms=audio_end_ms, content_index=content_index))
+
+    def update_session(self, options: SessionOptions) -> None:
+        """Change the configuration."""
+        self._send(say.SessionUpdate(session=Raw(_encode(options))))
+
+    def heartbeat(self) -> None:
+        """Renew the lease."""
+        self._send(say.HeartbeatIn())
+
+
+_encode = msgspec.json.Encoder().encode

@@ -1,0 +1,176 @@
+"""How a connection gets its session: what arrives first decides whether one is opened or resumed (WIRE 1.4, 8)."""
+
+import secrets
+from collections import deque
+from collections.abc import Iterator
+
+import anyio
+from msgspec import Struct
+
+from antiphon.engine.attachment import Attachment
+from antiphon.engine.defaults import default_config
+from antiphon.engine.errors import Refused, Resync
+from antiphon.engine.hub import Hub
+from antiphon.engine.opening import Opening, Resumption
+from antiphon.events.commands import UpdateSession
+from antiphon.events.config import ConfigPatch, Dialect, SessionConfig
+
+from . import wire_server as out
+from .codes import NORMAL, close_code
+from .wire_errors import WireError
+from .wire_in import decode
+from .wire_out import refusal
+from .wire_read import Reading, SessionResume, Undecided, Understood
+from .wire_server import ServerEvent
+
+CONFIG_TIMEOUT_US = 10_000_000
+"""How long the duplex dialect waits for the first message."""
+
+_EACH = 64
+"""What a message counts beyond its bytes: many empty ones are not free."""
+
+
+class Invitation(Struct, frozen=True):
+    """What the request for a connection says: its dialect, the model, and whether to open at once."""
+
+    dialect: Dialect
+    model: str | None
+    at_once: bool
+
+
+class Gone(Exception):
+    """The connection is refused: what is said last, and the close code."""
+
+    def __init__(self, message: ServerEvent, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.message = message
+        self.code = code
+        self.reason = reason
+
+
+class Early:
+    """What arrives before there is a session; None is a binary message. `size` in bytes, about."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._messages: deque[bytes | None] = deque()
+        self._arrived = anyio.Event()
+
+    def keep(self, message: bytes | None) -> None:
+        """Keep one message."""
+        self._messages.append(message)
+        self.size += len(message or b"") + _EACH
+        self._arrived.set()
+
+    async def first(self) -> bytes | None:
+        """Wait for the first message; it stays."""
+        await self._arrived.wait()
+        return self._messages[0]
+
+    def take(self) -> Iterator[bytes | None]:
+        """Give the messages in order, each once."""
+        while self._messages:
+            yield self._messages.popleft()
+
+
+class Handshake:
+    """Opens or resumes the session of one connection."""
+
+    def __init__(self, hub: Hub, invitation: Invitation, early: Early) -> None:
+        self._hub = hub
+        self._invitation = invitation
+        self._early = early
+
+    async def attach(self) -> Attachment:
+        """Return the connection's hold on its session. A first message that asks for it is used up.
+
+        Raises:
+            Gone: there will be none.
+        """
+        if self._invitation.at_once:
+            return await self._open()
+        first = await self._first()
+        try:
+            asked = self._understand(first)
+        except WireError as error:
+            if _ends_opening(error):
+                raise self._gone(error.code, error.message, error.param, error.event_id) from None
+            return await self._open()
+        if not isinstance(asked, SessionResume | UpdateSession):
+            return await self._open()
+        next(self._early.take())
+        return await (self._resume(asked) if isinstance(asked, SessionResume) else self._open(asked))
+
+    async def _first(self) -> bytes | None:
+        clock = self._hub.clock
+        with anyio.CancelScope() as waiting:
+            timer = clock.call_at(clock.monotonic_us() + CONFIG_TIMEOUT_US, waiting.cancel)
+            try:
+                return await self._early.first()
+            finally:
+                timer.cancel()
+        raise self._gone("config_timeout", "No message came within 10 s.")
+
+    def _understand(self, message: bytes | None) -> Understood:
+        if message is None:
+            raise binary()
+        decoded = decode(message, Reading(dialect=self._invitation.dialect, attachment=1))
+        return decoded.under(self._defaults()) if isinstance(decoded, Undecided) else decoded
+
+    def _defaults(self) -> SessionConfig:
+        """Return the configuration that a first message is a patch to."""
+        hub = self._hub
+        can = hub.plugin.capabilities
+        return default_config(
+            self._invitation.dialect,
+            hub.settings,
+            can,
+            model=self._invitation.model or hub.settings.served_model,
+            voice=can.voices[0] if can.voices else "default",
+        )
+
+    async def _open(self, update: UpdateSession | None = None) -> Attachment:
+        event_id = update.event_id if update else None
+        opening = Opening(
+            dialect=self._invitation.dialect,
+            control_id=secrets.token_hex(16),
+            model=self._invitation.model,
+            patch=update.patch if update else ConfigPatch(),
+            by_update=update is not None,
+            event_id=event_id,
+        )
+        try:
+            return await self._hub.open(opening)
+        except Refused as refused:
+            raise self._gone(refused.code, refused.message, refused.param, event_id) from None
+
+    async def _resume(self, asked: SessionResume) -> Attachment:
+        resumption = Resumption(
+            session=asked.session,
+            token=asked.token,
+            control_id=secrets.token_hex(16),
+            last_number=asked.last_number,
+        )
+        try:
+            return await self._hub.resume(resumption)
+        except Resync as resync:
+            message = out.ResyncRequired(session_id=resync.session, reason=resync.reason)
+            raise Gone(message, NORMAL, resync.reason) from None
+        except Refused as refused:
+            raise self._gone(refused.code, refused.message, refused.param, asked.event_id) from None
+
+    def _gone(self, code: str, message: str, param: str | None = None, event_id: str | None = None) -> Gone:
+        said = refusal(code, message, param, event_id, self._invitation.dialect)
+        return Gone(said, close_code(code), code)
+
+
+def binary() -> WireError:
+    """Return the refusal of a binary message."""
+    return WireError("bad_event", "Binary messages are not taken.")
+
+
+def _ends_opening(error: WireError) -> bool:
+    """Whether the first message is one after which no session is opened (WIRE 1.4)."""
+    if error.event_type in ("session.update", "session.resume"):
+        return True
+    return not error.numbered or (error.code == "bad_event" and error.event_type is None and error.detail is None)

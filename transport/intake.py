@@ -1,0 +1,106 @@
+"""From a client's messages to its session: understood one by one, by plain calls, in the client's order."""
+
+from collections.abc import Callable
+
+from antiphon.engine.attachment import Attachment
+from antiphon.engine.errors import Refused
+from antiphon.engine.ingress import AppendRequest, Deferred
+from antiphon.events.commands import CloseSession, ReportRefusal
+from antiphon.events.config import SessionConfig
+
+from .handshake import binary
+from .wire_errors import WireError
+from .wire_in import decode
+from .wire_out import Reader
+from .wire_read import EventAck, Reading, SessionResume, Undecided, Understood
+
+Guard = Callable[[Callable[[], None]], None]
+"""Carries out a step within the boundary that is drawn round a connection."""
+
+
+class Intake:
+    """The way in of one connection whose session is open."""
+
+    def __init__(self, attachment: Attachment, reader: Reader, guard: Guard) -> None:
+        self._attachment = attachment
+        self._reader = reader
+        self._guard = guard
+        self._reading = Reading(dialect=attachment.dialect, attachment=attachment.generation)
+
+    def take(self, message: bytes | None) -> None:
+        """Carry a message to the session; None is a binary one."""
+        self._attachment.heard()
+        try:
+            if message is None:
+                raise binary()
+            decoded = decode(message, self._reading)
+        except WireError as error:
+            self._refuse(error)
+            return
+        if isinstance(decoded, Undecided):
+            self._defer(decoded)
+        else:
+            self._carry_out(decoded, len(message))
+
+    def _defer(self, undecided: Undecided) -> None:
+        """Leave it to the session when this can be understood: an update before it may change what it means."""
+
+        def understand(config: SessionConfig) -> None:
+            self._guard(lambda: self._understand(undecided, config))
+
+        self._attachment.defer(
+            Deferred(
+                understand=understand,
+                size=undecided.size,
+                sound=undecided.sound,
+                event_id=undecided.event_id,
+                client_seq=undecided.client_seq,
+            )
+        )
+
+    def _understand(self, undecided: Undecided, config: SessionConfig) -> None:
+        try:
+            understood = undecided.under(config)
+        except WireError as error:
+            self._refuse(error)
+        else:
+            self._carry_out(understood, undecided.size)
+
+    def _carry_out(self, asked: Understood, size: int) -> None:
+        if isinstance(asked, AppendRequest):
+            self._attachment.append(asked)
+        elif isinstance(asked, EventAck):
+            self._acknowledge(asked)
+        elif isinstance(asked, SessionResume):
+            message = "A session is attached to this connection already."
+            self._refuse(WireError("unsupported_session_resume", message, event_id=asked.event_id))
+        else:
+            if isinstance(asked, CloseSession):
+                self._reader.asked_to_close = True
+            self._attachment.send(asked, size)
+
+    def _acknowledge(self, ack: EventAck) -> None:
+        if self._attachment.dialect != "duplex":
+            return
+        try:
+            self._attachment.acknowledge(ack.number)
+        except Refused as refused:
+            self._refuse(
+                WireError(refused.code, refused.message, "server_event_seq", event_id=ack.event_id, numbered=False)
+            )
+
+    def _refuse(self, error: WireError) -> None:
+        if error.code == "invalid_event_ack" and self._attachment.dialect != "duplex":
+            return  # the other dialects have no numbers, and no interest in acknowledgements
+        self._attachment.report(
+            ReportRefusal(
+                attachment=self._attachment.generation,
+                code=error.code,
+                message=error.message,
+                param=error.param,
+                event_id=error.event_id,
+                detail=error.detail,
+                numbered=error.numbered,
+                client_seq=error.client_seq,
+            )
+        )
