@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import textwrap
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import cast
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from .transport.serving import serving
@@ -20,22 +18,16 @@ def programs(root: Path) -> list[str]:
     return BLOCK.findall((root / "README.md").read_text(encoding="utf-8"))
 
 
-def program(source: str, address: str) -> Callable[[], Awaitable[None]]:
-    """Return the snippet as a coroutine function, with its server and pipeline replaced."""
-    source = source.replace("http://127.0.0.1:8000", address).replace('load("voice")', 'load("echo")')
-    scope: dict[str, object] = {}
-    exec(f"async def main():\n{textwrap.indent(source, '    ')}", scope)  # it is our own README
-    return cast("Callable[[], Awaitable[None]]", scope["main"])
-
-
 @pytest.mark.parametrize(("index", "says"), [(0, "Say hello."), (1, "capital of France"), (2, "capital of France")])
 async def test_a_program_of_the_readme_runs(
     root: Path, index: int, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = programs(root)[index]
-    with anyio.fail_after(30):
-        async with serving() as here:
-            await program(source, here.http)()
+    async with serving() as here:
+        source = programs(root)[index].replace("http://127.0.0.1:8000", here.http)
+        source = source.replace('load("voice")', 'load("echo")')
+        with anyio.fail_after(30):
+            # Each is a program of its own, with a loop of its own.
+            await anyio.to_thread.run_sync(exec, compile(source, "README.md", "exec"), {"__name__": "__main__"})
     assert says in capsys.readouterr().out
 
 
