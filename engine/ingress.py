@@ -15,6 +15,7 @@ from antiphon.events.commands import (
     ClientCommand,
     CloseSession,
     CommitInput,
+    OverlapAction,
     ReportRefusal,
     UpdateSession,
 )
@@ -35,6 +36,7 @@ class AppendRequest(Struct, frozen=True, kw_only=True):
     """A piece of sound as a client sent it, base64 undone. `format` None: the session's.
 
     `speech` and `probability` are the client's own verdict; `silence_rms` overrides the session's threshold.
+    `overlap`, `force_listen` and `force_barge_in` say what is wanted of it during an answer (WIRE 6.4).
     """
 
     data: bytes
@@ -43,6 +45,9 @@ class AppendRequest(Struct, frozen=True, kw_only=True):
     probability: float | None = None
     silence_rms: float | None = None
     transcript: str | None = None
+    overlap: OverlapAction | None = None
+    force_listen: bool = False
+    force_barge_in: bool = False
     event_id: str | None = None
     client_seq: int | None = None
 
@@ -194,14 +199,19 @@ class Ingress:
                 self._resampler = Resampler(source.rate, self._rate)
             sound = self._resampler.feed(pcm)
         detected = config.turn_detection is not None
+        scored = not detected or self._rate == SCORING_RATE
         command = AppendAudio(
             attachment=attachment,
             event_id=request.event_id,
             client_seq=request.client_seq,
             size=len(sound),
             wire_bytes=len(request.data),
-            speech=True if detected else _verdict(request, pcm, config.overlap_silence_rms),
+            scored=scored,
+            speech=True if detected and scored else _verdict(request, pcm, config.overlap_silence_rms),
             transcript=request.transcript,
+            overlap=request.overlap,
+            force_listen=request.force_listen,
+            force_barge_in=request.force_barge_in,
         )
         self._score(command, sound, refuse, detected=detected)
 
@@ -211,7 +221,9 @@ class Ingress:
         tail = resampler.flush() if resampler is not None else b""
         if tail:
             detected = self._runner.session.config.turn_detection is not None
-            self._score(AppendAudio(attachment=attachment, size=len(tail)), tail, refuse, detected=detected)
+            scored = not detected or self._rate == SCORING_RATE
+            command = AppendAudio(attachment=attachment, size=len(tail), scored=scored)
+            self._score(command, tail, refuse, detected=detected)
 
     def _score(self, command: AppendAudio, sound: bytes, refuse: Refuse, *, detected: bool) -> None:
         """Give the append its scores, if the session has server VAD, and its place."""
@@ -232,6 +244,8 @@ class Ingress:
             slot.command = replace(command, scores=scores.values, lead=scores.lead)
             slot.ready = True
             if scores.failed:
+                loud = level(sound) >= self._runner.session.config.overlap_silence_rms
+                slot.command = replace(command, scored=False, speech=loud)
                 refuse(Refused("server_vad_unavailable", "Voice activity cannot be told."), command.event_id, None)
             self._pump()
 

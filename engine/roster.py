@@ -200,11 +200,14 @@ class Roster:
         return False
 
     async def _unfinished(self) -> list[SessionRow]:
+        told = False
         while True:
             try:
                 return await self._log.sessions("open")
-            except LogError:
-                _log.exception("the log's index cannot be read")
+            except LogError as error:
+                if not told:
+                    _log.error("the log's index cannot be read; it is tried again and again", why=str(error))
+                told = True
                 await self._clock.sleep_until(self._clock.monotonic_us() + RETRY_US)
 
     async def _take_over(self, name: str) -> Live | None:

@@ -105,7 +105,7 @@ def resolve(kind: Kind, name: str | None = None, progress: Progress = lambda _sh
     if not path.exists():
         if name.startswith((".", "/", "~")) or "/" not in name:
             known = ", ".join(asset.name for asset in ASSETS if asset.kind == kind)
-            instead = f"name a path that exists, one of {known}, or OWNER/NAME on a model hub"
+            instead = f"name a packaged one ({known}), a path that exists, or OWNER/NAME on a model hub"
             raise AssetUnknown(name, f"there is no {kind} model {name!r}", instead)
         path = _from_hub(name)
     if kind == "llm" and path.suffix == ".gguf":

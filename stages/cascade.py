@@ -8,14 +8,18 @@ one piece of sound of an abort.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 
 from antiphon.events.audio import AudioFormat
 from antiphon.events.commands import StageAccepted, StageFailed, StageReleased
-from antiphon.stages.asset_errors import UNLOADABLE
+from antiphon.stages.asset_errors import UNLOADABLE, AssetError
+from antiphon.stages.asset_manifest import DEFAULTS, Kind
 from antiphon.stages.assets import resolve
 from antiphon.stages.base import (
     Abort,
@@ -33,6 +37,8 @@ from antiphon.stages.llm import ChatModel
 from antiphon.stages.piper import PiperVoice
 from antiphon.stages.turn import Models, Say, Turn
 from antiphon.stages.whisper import WhisperRecogniser
+
+Model = TypeVar("Model")
 
 WORKERS = 8
 """Turns that are worked on at once; more wait. Each takes two threads, most of them waiting for a model."""
@@ -88,12 +94,9 @@ class CascadeStage:
             StageUnavailable: a model or a library is missing.
         """
         settings = self._settings
-        try:
-            recogniser = WhisperRecogniser(resolve("asr", settings.asr), threads=settings.threads)
-            chat = ChatModel(resolve("llm", settings.llm), threads=settings.threads)
-            voice = PiperVoice(resolve("tts", settings.tts))
-        except UNLOADABLE as error:
-            raise StageUnavailable(str(error)) from error
+        recogniser = _loaded("asr", settings.asr, partial(WhisperRecogniser, threads=settings.threads))
+        chat = _loaded("llm", settings.llm, partial(ChatModel, threads=settings.threads))
+        voice = _loaded("tts", settings.tts, PiperVoice)
         recogniser.warm_up()
         chat.warm_up(settings.instructions)
         voice.warm_up()
@@ -152,6 +155,20 @@ class CascadeStage:
             self._report(StageReleased(request=request), b"")
         if turn is not None:
             turn.stop()
+
+
+def _loaded(kind: Kind, name: str | None, load: Callable[[Path], Model]) -> Model:
+    """Find and load one model.
+
+    Raises:
+        StageUnavailable: it cannot be; the message names it.
+    """
+    try:
+        return load(resolve(kind, name))
+    except AssetError as error:
+        raise StageUnavailable(str(error)) from error
+    except UNLOADABLE as error:
+        raise StageUnavailable(f"the {kind} model {name or DEFAULTS[kind]!r} is not usable: {error}") from error
 
 
 def _report_fault(request: str, say: Say, done: Future[None]) -> None:

@@ -68,7 +68,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def expected(checkout: Path) -> set[str]:
     """Every source file of the six folders, and their data, as the wheel should name them."""
-    files = {"antiphon/__init__.py", "antiphon/py.typed"}
+    files = {"antiphon/__init__.py", "antiphon/__main__.py", "antiphon/py.typed"}
     for folder in FOLDERS:
         found = [*(checkout / folder).rglob("*.py"), *(checkout / folder).glob(DATA.get(folder, "*.py"))]
         files |= {f"antiphon/{path.relative_to(checkout).as_posix()}" for path in found if path.is_file()}

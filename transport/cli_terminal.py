@@ -55,7 +55,7 @@ def ended(name: str, command: Callable[[], object]) -> int:
         sys.stdout.flush()
     except BrokenPipeError:  # `… | head` has seen enough
         _forget_output()
-        return UNUSABLE
+        return FAILED
     except (Stop, WavError, TyperException, OSError) as error:
         _tell(name, _sentence(error))
         if isinstance(error, OSError):

@@ -173,7 +173,9 @@ async def _store(settings: ServeSettings, stack: AsyncExitStack) -> tuple[EventL
     directory = stack.enter_context(DataDirectory(settings.data))
     log = await SqliteLog.open(directory, durability=settings.durability)
     stack.push_async_callback(log.aclose)
-    await log.sessions()  # a log without an index that can be read is told at the start, not by every session
+    # Each is read in its own way; what is damaged is told at the start, not by every session.
+    await log.sessions()
+    await log.sessions("open")
     return log, log.samples, directory.secret
 
 

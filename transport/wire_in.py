@@ -72,7 +72,7 @@ def _event_id(data: bytes) -> str | None:
     """Return the `event_id` of an event whose head is wrong elsewhere, if that much of it is right."""
     try:
         return _decode_named(data).event_id
-    except msgspec.ValidationError:
+    except msgspec.DecodeError:
         return None
 
 
@@ -138,6 +138,9 @@ def _append(event: given.AppendBuffer, reading: Reading) -> Decoded:
         probability=_first(vad.speech_probability, vad.probability, event.speech_probability),
         silence_rms=_first(event.overlap_silence_rms, vad.silence_rms),
         transcript=_first(event.transcript, event.text),
+        overlap=commands.overlap_action(_first(event.overlap_action, event.overlap)),
+        force_listen=bool(event.force_listen),
+        force_barge_in=bool(event.force_barge_in),
         event_id=event.event_id,
         client_seq=event.client_seq,
     )

@@ -198,6 +198,9 @@ def _committed(event: ev.InputCommitted, scene: Scene) -> Iterator[ServerEvent]:
         is_speech=event.is_speech,
         empty=event.empty,
         no_response=event.no_response,
+        overlap_ack=event.overlap_ack,
+        overlap_deferred=event.overlap_deferred,
+        response_create_deferred=event.response_create_deferred,
     )
     yield out.BufferCommitted(
         item_id=event.item_id,
@@ -236,7 +239,15 @@ def _overlap(event: ev.OverlapDecided, scene: Scene) -> Iterator[ServerEvent]:
             policy=event.policy,
             action=event.action,
             reason=event.reason,
-            metadata=out.OverlapMetadata(duration_ms=event.duration_ms, overlap_speech_ms=event.overlap_ms),
+            metadata=out.OverlapMetadata(
+                duration_ms=event.duration_ms,
+                overlap_speech_ms=event.overlap_ms,
+                buffer_audio=event.buffer,
+                defer_runtime_append=event.defer,
+                force_listen=event.force_listen,
+                preserve_realtime_input=event.keep,
+                cancel_reason=event.cancel,
+            ),
         )
 
 

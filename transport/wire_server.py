@@ -150,6 +150,9 @@ class CommittedInfo(Struct, frozen=True, kw_only=True):
     is_speech: bool
     empty: bool
     no_response: bool
+    overlap_ack: bool
+    overlap_deferred: bool
+    response_create_deferred: bool
 
 
 class BufferCommitted(ServerEvent, kw_only=True, tag="input_audio_buffer.committed"):
@@ -165,10 +168,15 @@ class BufferCleared(ServerEvent, kw_only=True, tag="input_audio_buffer.cleared")
 
 
 class OverlapMetadata(Struct, frozen=True, kw_only=True):
-    """How long the user spoke over the answer."""
+    """How long the user spoke over the answer, and what becomes of the sound."""
 
     duration_ms: int
     overlap_speech_ms: int
+    buffer_audio: bool
+    defer_runtime_append: bool
+    force_listen: bool
+    preserve_realtime_input: bool
+    cancel_reason: str | None
 
 
 class OverlapDecision(ServerEvent, kw_only=True, tag="overlap.decision"):

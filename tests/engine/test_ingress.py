@@ -85,6 +85,19 @@ async def test_one_verdict_for_a_chunk(request_: AppendRequest, speech: bool) ->
         assert [event.speech for event in await received(here, attachment.session)] == [speech]
 
 
+async def test_what_the_client_wants_of_a_chunk_is_decided_by_the_session() -> None:
+    async with world() as here:
+        attachment = await here.hub.open(opening())
+        attachment.append(AppendRequest(data=SPOKEN, overlap="drop", force_listen=True, force_barge_in=True))
+        await settle()
+        (command,) = [
+            entry.command
+            for entry in await here.recorded(attachment.session)
+            if isinstance(entry.command, AppendAudio)
+        ]
+        assert (command.overlap, command.force_listen, command.force_barge_in) == ("drop", True, True)
+
+
 async def test_every_format_becomes_the_models() -> None:
     async with world() as here:
         attachment = await here.hub.open(opening())
@@ -210,7 +223,8 @@ async def test_a_scorer_that_fails_is_told_and_the_sound_is_kept() -> None:
         scoring.answer(failed=True)
         await settle()
         assert await codes(here, attachment.session) == ["server_vad_unavailable"]
-        assert len(await received(here, attachment.session)) == 1
+        (event,) = await received(here, attachment.session)
+        assert (event.scored, event.speech) == (False, False)
 
 
 async def test_every_wire_byte_is_given_back_exactly_once() -> None:
@@ -366,7 +380,7 @@ async def test_voice_activity_that_cannot_be_told_at_the_models_rate_is_told_onc
             attachment.append(AppendRequest(data=SPOKEN))
         await settle()
         assert await codes(here, attachment.session) == ["server_vad_unavailable"]
-        assert len(await received(here, attachment.session)) == 3
+        assert [event.scored for event in await received(here, attachment.session)] == [False] * 3
         attachment.send(UpdateSession(attachment=1, patch=ConfigPatch(turn_detection=None)))
         attachment.append(AppendRequest(data=SPOKEN))
         attachment.send(UpdateSession(attachment=1, patch=ConfigPatch(turn_detection=TurnDetection())))

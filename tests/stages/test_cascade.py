@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -19,6 +20,7 @@ from antiphon.events.commands import (
 )
 from antiphon.events.effects import TurnInput
 from antiphon.events.items import AudioPart, Item, Message, TextPart
+from antiphon.stages import cascade
 from antiphon.stages.base import Abort, Confirm, Release, StageUnavailable, Submit
 from antiphon.stages.cascade import CascadeSettings, CascadeStage
 from antiphon.stages.chat_prompt import PromptTooLong
@@ -224,3 +226,12 @@ def test_a_missing_model_says_what_is_missing_and_how_to_get_it(tmp_path: Any) -
     with pytest.raises(StageUnavailable, match="nowhere"):
         stage.start(Listener())
     stage.close()
+
+
+def test_a_file_that_is_no_model_is_named(tmp_path: Any) -> None:
+    def load(path: Path) -> None:
+        raise ValueError(f"{path.name} has no magic")
+
+    (tmp_path / "junk").write_bytes(b"junk")
+    with pytest.raises(StageUnavailable, match=r"the asr model '.*junk' is not usable: junk has no magic"):
+        cascade._loaded("asr", str(tmp_path / "junk"), load)

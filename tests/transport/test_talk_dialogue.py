@@ -2,6 +2,7 @@
 
 import numpy as np
 import pybase64
+import pytest
 
 from antiphon.transport import wire_server as server
 from antiphon.transport.talk_dialogue import Ack, Dialogue, Truncate
@@ -121,3 +122,21 @@ def test_numbers_show_what_is_missing_and_what_came_twice() -> None:
     assert dialogue.numbers.doubled == [4]
     assert not dialogue.numbers.whole
     assert (dialogue.numbers.count, dialogue.numbers.last) == (5, 6)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "words"),
+    [
+        ("completed", None, "completed"),
+        ("cancelled", "turn_detected", "stopped, because you spoke"),
+        ("cancelled", "client_cancelled", "stopped, as it was asked to"),
+        ("incomplete", "max_output_tokens", "cut short: it reached the length that was allowed"),
+        ("incomplete", "content_filter", "incomplete: content filter"),
+    ],
+)
+def test_how_an_answer_ended_is_told_in_plain_words(status: str, reason: str | None, words: str) -> None:
+    told: list[tuple[str, str]] = []
+    dialogue = Dialogue(lambda kind, text: told.append((kind, text)))
+    answered(1, dialogue)
+    dialogue.handle(done(status, reason), 2_500 * MS)
+    assert told[-1] == ("done", words)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from antiphon.transport.talk_mic import FRAME, RATE, Microphone
+from antiphon.transport.talk_mic import FRAME, RATE, Microphone, silent
 
 
 def test_silence_until_something_is_said_and_after_it() -> None:
@@ -41,3 +41,9 @@ def test_a_quiet_utterance_ends_where_it_ends() -> None:
     mic = Microphone(0)
     assert mic.say(np.full(100, 5, np.int16)).end == 100
     assert len(mic.recording()) == 0
+
+
+def test_what_nobody_could_hear_is_silence() -> None:
+    assert silent(np.zeros(0, np.int16))
+    assert silent(np.full(100, -300, np.int16))
+    assert not silent(np.array([0, -32_768, 0], np.int16))

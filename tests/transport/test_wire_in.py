@@ -87,6 +87,16 @@ def test_the_aliases_of_an_append() -> None:
     )
 
 
+@pytest.mark.parametrize("key", ["overlap_action", "overlap"])
+@pytest.mark.parametrize(("word", "action"), [("Interrupt", "barge_in"), ("ack", "continue"), ("whatever", None)])
+def test_wire_6_4_what_an_append_wants_during_an_answer(
+    key: str, word: str, action: cmd.OverlapAction | None
+) -> None:
+    request = read(append(**{key: word, "force_listen": True}))
+    assert request == AppendRequest(data=SOUND, overlap=action, force_listen=True)
+    assert read(append(force_barge_in=True)) == AppendRequest(data=SOUND, force_barge_in=True)
+
+
 def test_a_rate_alone_keeps_the_encoding_of_the_session() -> None:
     request = read(append(sample_rate_hz=48_000))
     assert isinstance(request, AppendRequest)

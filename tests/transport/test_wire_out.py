@@ -177,6 +177,53 @@ def test_messages_are_encoded_once_for_each_dialect() -> None:
     assert project(published, reader("ga"), 1) is not project(published, reader(), 1)
 
 
+def test_wire_3_5_a_commit_says_what_became_of_the_overlap() -> None:
+    event = ev.InputCommitted(
+        number=1,
+        count=1,
+        session="s",
+        item_id="item_u",
+        previous_item_id=None,
+        ref=None,
+        epoch=0,
+        turn=1,
+        overlap_deferred=True,
+        response_create_deferred=True,
+    )
+    (duplex,) = messages(event)
+    flags = {key: duplex["event"][key] for key in ("overlap_ack", "overlap_deferred", "response_create_deferred")}
+    assert flags == {"overlap_ack": False, "overlap_deferred": True, "response_create_deferred": True}
+    (ga,) = messages(event, form="ga")
+    assert "event" not in ga
+
+
+def test_wire_6_4_a_decision_says_what_becomes_of_the_sound() -> None:
+    event = ev.OverlapDecided(
+        number=1,
+        count=1,
+        session="s",
+        epoch=0,
+        policy="barge_in_on_speech",
+        action="barge_in",
+        reason="server_vad_speech_started",
+        duration_ms=64,
+        overlap_ms=96,
+        buffer=True,
+        cancel="turn_detected",
+    )
+    (told,) = messages(event)
+    assert told["metadata"] == {
+        "duration_ms": 64,
+        "overlap_speech_ms": 96,
+        "buffer_audio": True,
+        "defer_runtime_append": False,
+        "force_listen": False,
+        "preserve_realtime_input": False,
+        "cancel_reason": "turn_detected",
+    }
+    assert messages(event, form="ga") == []
+
+
 def test_the_response_object_is_complete() -> None:
     done = messages(ended(HEAD, SPOKEN_ITEM, 7), form="ga")[-2]["response"]
     assert done["object"] == "realtime.response"
