@@ -150,7 +150,8 @@ class AppendAudio(ClientCommand, frozen=True, kw_only=True):
 
     `scores` are speech probabilities in thousandths, one for each 512-sample frame that this append completed;
     `lead` is how many samples of the first of these frames came with earlier appends. `speech` is the verdict
-    of the client or of the level meter, used when the session has no server VAD (E3). `wire_bytes` is the size
+    of the client or of the level meter, used when the session has no server VAD (E3), or has one that cannot tell
+    (`scored` False, F10). `wire_bytes` is the size
     as decoded from the wire, which the byte budget counts (E12). `overlap`, `force_listen` and `force_barge_in`
     say what the client wants done with it during an answer (WIRE 6.4).
     """
@@ -159,6 +160,7 @@ class AppendAudio(ClientCommand, frozen=True, kw_only=True):
     wire_bytes: int = 0
     scores: tuple[int, ...] = ()
     lead: int = 0
+    scored: bool = True
     speech: bool = True
     transcript: str | None = None
     overlap: OverlapAction | None = None

@@ -209,7 +209,10 @@ class AudioReceived(Event, frozen=True, kw_only=True):
     wire_bytes: int
     scores: tuple[int, ...] = ()
     lead: int = 0
+    scored: bool = True
+    """False: the session has server VAD, and it cannot tell (F10)."""
     speech: bool = True
+    """The one verdict: of the detector if there is one that can tell, else of the client or of the level (E3)."""
     transcript: str | None = None
     buffered: bool = True
     """False: it is not kept for a commit (silence outside an utterance, or already fed)."""
@@ -280,7 +283,9 @@ class UserTranscribed(PublicEvent, frozen=True, kw_only=True):
 class OverlapDecided(PublicEvent, frozen=True, kw_only=True):
     """What was done about sound that came during an answer, and the rule that decided (F14).
 
-    `duration_ms` is how long it lasts, `overlap_ms` how much speech over answers is buffered behind it.
+    `duration_ms` is how long it lasts, `overlap_ms` how much speech over answers is buffered behind it. The rest
+    are the columns of the rule: it is buffered, kept from the model until it is committed, not to be answered,
+    what was announced stays, and what an interruption is called.
     """
 
     session: str
@@ -290,6 +295,11 @@ class OverlapDecided(PublicEvent, frozen=True, kw_only=True):
     reason: str
     duration_ms: int = 0
     overlap_ms: int = 0
+    buffer: bool = False
+    defer: bool = False
+    force_listen: bool = False
+    keep: bool = False
+    cancel: str | None = None
 
 
 class ListenDecided(PublicEvent, frozen=True, kw_only=True):

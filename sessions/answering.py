@@ -338,4 +338,7 @@ def resident_lost(draft: Draft) -> None:
 
 def renew(draft: Draft) -> None:
     """Begin a new epoch because the resident request of this one has ended: its name is used up (A10)."""
-    draft.emit(ev.Interrupted(epoch=draft.session.epoch + 1, cause="resident_ended", requests=()))
+    if draft.session.response is None:
+        draft.emit(ev.Interrupted(epoch=draft.session.epoch + 1, cause="resident_ended", requests=()))
+    else:  # of a turn, from before `auto_response` was switched on: it cannot go on in the new epoch
+        interrupt(draft, reason="client_cancelled", cause="resident_ended", asked=False, spares_turns=True)

@@ -28,7 +28,7 @@ def audio_received(session: Session, event: ev.AudioReceived) -> None:
     if not event.buffered:
         taken.start = taken.position if empty or event.feed is not None else taken.start
     detection = session.config.turn_detection
-    if detection is None:
+    if detection is None or not event.scored:
         return
     limits = vad.thresholds(detection)
     vad.advance(taken.vad, limits, event.scores, samples(session, before) - event.lead)
@@ -110,7 +110,7 @@ def drop_deferred(session: Session) -> None:
     """Call off the answers that are due, and the turns that they would have answered (F23)."""
     turn = session.turn
     if turn.deferred:
-        turn.unanswered -= turn.deferred
+        turn.unanswered = max(turn.unanswered - turn.deferred, 0)
         turn.deferred = 0
         let_go(session)
 

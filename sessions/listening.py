@@ -16,19 +16,20 @@ from .draft import Draft
 from .ending import interrupt
 from .overlap import Judgement, Situation, Starts, judge
 from .playback import in_progress
-from .refusal import refuse
+from .refusal import Refusal, refuse
 from .state import Session
 
 
 class _Heard(Struct):
     """An append as it is understood: where it lies, how long it lasts, and what the detector found in it.
 
-    `speech` is its one verdict (E3), `changes` what began and ended. `opens`: without a detector, it announces
-    that the user speaks. `judged` None: no answer is in progress.
+    `detected`: there is a detector that can tell. `speech` is the one verdict (E3), `changes` what began and
+    ended. `opens`: without a detector, it announces that the user speaks. `judged` None: no answer is in progress.
     """
 
     position: int
     ms: int
+    detected: bool
     speech: bool
     starts: Starts = "unknown"
     changes: tuple[vad.Change, ...] = ()
@@ -47,11 +48,8 @@ def append_audio(draft: Draft, command: cmd.AppendAudio) -> None:
     _check_append(session, command)
     heard = _hear(session, command, draft.now)
     if (command.force_barge_in or command.overlap == "barge_in") and not session.capabilities.supports_barge_in:
-        refusal = "This model cannot be interrupted; the sound is taken."
-        code = "barge_in_unsupported"
-        draft.emit(
-            ev.ErrorReported(number=draft.number, count=1, code=code, message=refusal, event_id=command.event_id)
-        )
+        refusal = Refusal("barge_in_unsupported", "This model cannot be interrupted; the sound is taken.")
+        draft.emit(refusal.event(draft.number, command.event_id))
     if heard.judged is not None and heard.judged.forgets:
         _forget(draft, session, command, heard)
     elif session.auto:
@@ -81,8 +79,9 @@ def _check_append(session: Session, command: cmd.AppendAudio) -> None:
 
 def _hear(session: Session, command: cmd.AppendAudio, now: int) -> _Heard:
     taken = session.input
-    heard = _Heard(taken.position, session.capabilities.input_format.ms(command.size), command.speech)
-    detection = session.config.turn_detection
+    detection = session.config.turn_detection if command.scored else None
+    ms = session.capabilities.input_format.ms(command.size)
+    heard = _Heard(taken.position, ms, detection is not None, command.speech)
     if detection is not None:
         heard.speech, heard.starts = taken.phase == "speaking", "no"
         if command.scores:
@@ -135,7 +134,7 @@ def _kept(session: Session, heard: _Heard) -> bool:
     does not keep silence outside an utterance (E23); inside, it is a pause of the speaker. The other dialects
     keep everything (WIRE 2.2).
     """
-    if session.config.turn_detection is not None or session.dialect != "duplex":
+    if heard.detected or session.dialect != "duplex":
         return True
     return heard.speech or session.input.phase != "silent"
 
@@ -147,6 +146,7 @@ def _receive(draft: Draft, command: cmd.AppendAudio, heard: _Heard, *, feed: str
             wire_bytes=command.wire_bytes,
             scores=command.scores,
             lead=command.lead,
+            scored=command.scored,
             speech=heard.speech,
             transcript=command.transcript,
             buffered=keep,
@@ -215,6 +215,7 @@ def _overlap(draft: Draft, session: Session, heard: _Heard) -> None:
     judged = heard.judged
     if judged is None:
         return
+    row = judged.row
     if _told(session, heard, judged):
         draft.emit(
             ev.OverlapDecided(
@@ -223,14 +224,19 @@ def _overlap(draft: Draft, session: Session, heard: _Heard) -> None:
                 session=session.id,
                 epoch=session.epoch,
                 policy=session.config.overlap_policy,
-                action=judged.row.action,
-                reason=judged.row.reason,
+                action=row.action,
+                reason=row.reason,
                 duration_ms=heard.ms,
                 overlap_ms=judged.overlap_ms,
+                buffer=judged.buffer,
+                defer=row.defer,
+                force_listen=judged.force_listen,
+                keep=row.keep,
+                cancel=row.cancel,
             )
         )
-    if judged.row.action == "barge_in":
-        interrupt(draft, reason="turn_detected", cause=judged.row.cancel or "barge_in", asked=False)
+    if row.cancel is not None:
+        interrupt(draft, reason="turn_detected", cause=row.cancel, asked=False)
 
 
 def _told(session: Session, heard: _Heard, judged: Judgement) -> bool:

@@ -426,3 +426,13 @@ def test_a_required_call_needs_tools() -> None:
     world.say("Look.")
     refused = only(world.respond(cmd.ResponseOptions(tool_choice='"required"')), ev.ErrorReported)
     assert (refused.code, refused.param) == ("bad_event", "response.tool_choice")
+
+
+def test_p15_an_answer_of_the_old_mode_ends_with_the_resident_of_the_new_one() -> None:
+    world = World(plugin="echo")
+    world.begin()
+    world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(auto_response=True)))
+    world.append()
+    events = world.finish(world.resident)
+    assert kinds(events) == ["RequestFinished", "Interrupted", "ResponseEnded"]
+    assert world.session.epoch == 1

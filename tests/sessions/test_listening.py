@@ -242,6 +242,33 @@ def test_a_session_with_a_detector_ignores_appends_without_scores() -> None:
     assert kinds(world.append()) == ["AudioReceived"]
 
 
+def unscored(world: World, frames: int = 4, *, speech: bool = True) -> list[ev.AnyEvent]:
+    """Send sound that the detector of the session cannot tell anything about."""
+    size = frames * FRAME
+    return world.do(cmd.AppendAudio(attachment=1, size=size, wire_bytes=size, speech=speech, scored=False))
+
+
+def test_f10_a_session_whose_detector_cannot_tell_goes_on_without_it() -> None:
+    world = World(vad=QUICK_VAD)
+    assert kinds(unscored(world)) == ["AudioReceived", "SpeechStarted"]
+    for _ in range(10):
+        unscored(world)
+    assert only(world.commit(), ev.InputCommitted).ref == SampleRef("in", 0, 44 * FRAME)
+    world = World(dialect="ga", vad=QUICK_VAD)
+    for _ in range(10):
+        assert kinds(unscored(world)) == ["AudioReceived"]
+    assert only(world.commit(), ev.InputCommitted).ref == SampleRef("in", 0, 40 * FRAME)
+
+
+def test_f15_row_18_speech_interrupts_also_if_no_detector_can_tell() -> None:
+    world = overlapping(vad=QUICK_VAD)
+    assert only(unscored(world, speech=False), ev.OverlapDecided).reason == "silence_or_noise"
+    events = unscored(world)
+    decided, ended = only(events, ev.OverlapDecided), only(events, ev.ResponseEnded)
+    assert (decided.action, decided.reason) == ("barge_in", "policy_barge_in_on_speech")
+    assert (ended.reason, ended.cause) == ("turn_detected", "barge_in")
+
+
 def test_f11_in_an_auto_session_a_stop_does_not_commit() -> None:
     world = World(plugin="echo", auto=True, vad=QUICK_VAD)
     world.append(4, score=900)

@@ -210,6 +210,7 @@ class SessionMachine(RuleBasedStateMachine):
                 wire_bytes=frames * FRAME,
                 scores=scores if self.world.session.config.turn_detection else (),
                 lead=lead,
+                scored=data.draw(st.sampled_from([True] * 7 + [False])),
                 speech=speech,
                 transcript=transcript,
                 overlap=overlap,
