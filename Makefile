@@ -43,11 +43,11 @@ serve: voice ## the realtime server on this machine, with the spoken pipeline re
 	@$(BIN)/python -m antiphon.stages.assets
 	@$(BIN)/antiphon serve $(ARGS)
 
-test: check voice dev ## check, then every test
+test: check ## check, then every test
 	@$(BIN)/python -m antiphon.stages.assets
 	@$(BIN)/python -m pytest $(ARGS)
 
-check: dev ## format, lint and types
+check: voice dev ## format, lint and types (what is checked includes what draws the demo)
 	@echo '-- ruff format';  $(BIN)/ruff format --check .
 	@echo '-- ruff check';   $(BIN)/ruff check .
 	@echo '-- mypy';         $(BIN)/mypy
