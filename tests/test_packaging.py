@@ -200,7 +200,7 @@ def test_every_dependency_of_the_demo_and_the_tools_is_pinned(root: Path) -> Non
     asked = names(
         [
             *project["dependencies"],
-            *(line for extra in ("voice", "demo", "cluster", "dev") for line in extras[extra]),
+            *(line for extra in ("voice", "demo", "dev") for line in extras[extra]),
         ]
     )
     pinned = names((root / "requirements/constraints.txt").read_text().splitlines())
