@@ -25,7 +25,7 @@ RAMP_S = 40.0
 
 STEP_S = 1.2
 IDLE = 1000
-MOST = 3000
+MOST = 2000
 """Talking sessions beyond which nobody asks."""
 
 RIVAL = "bare websockets echo"
