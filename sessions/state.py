@@ -53,11 +53,6 @@ class Lease(Struct):
         """Whether a connection serves the session."""
         return self.phase != "absent"
 
-    @property
-    def last_client_seq(self) -> int:
-        """The last exactly-once command that was decided."""
-        return self.client_seq
-
 
 class Turn(Struct):
     """The counters of a conversation and what the session is doing, as clients are told.

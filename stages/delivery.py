@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import soxr
 from numpy.typing import NDArray
 
 from antiphon.events.audio import AudioFormat, TextMark
-from antiphon.stages.g711 import alaw_encode, ulaw_encode
+from antiphon.stages.converter import Converter
 from antiphon.stages.piper import Mark
 
 
@@ -23,10 +22,8 @@ class Delivery:
     def __init__(self, source_rate: int, target: AudioFormat) -> None:
         if target.encoding not in ("pcm16", "g711_ulaw", "g711_alaw"):
             raise ValueError(f"speech cannot be delivered as {target.encoding}")
-        self._target = target
         self._source_rate = source_rate
-        self._same = source_rate == target.rate
-        self._resampler = soxr.ResampleStream(source_rate, target.rate, 1, dtype="int16", quality="HQ")
+        self._converter = Converter(source_rate, target)
         self._taken = 0
         self._chars = 0
 
@@ -41,22 +38,11 @@ class Delivery:
     def push(self, samples: NDArray[np.int16]) -> bytes:
         """Encode a piece (int16 mono at the source rate); the resampler may hold a few milliseconds back."""
         self._taken += len(samples)
-        return self._encode(samples if self._same else self._resampler.resample_chunk(samples))
+        return self._converter.feed(samples.astype("<i2", copy=False).tobytes())
 
     def flush(self) -> bytes:
         """Return what the resampler still holds; the response's speech is complete."""
-        if self._same:
-            return b""
-        return self._encode(self._resampler.resample_chunk(np.zeros(0, np.int16), last=True))
+        return self._converter.feed(b"", last=True)
 
     def _ms(self, samples: int) -> int:
         return samples * 1000 // self._source_rate
-
-    def _encode(self, samples: NDArray[np.int16]) -> bytes:
-        match self._target.encoding:
-            case "g711_ulaw":
-                return ulaw_encode(samples)
-            case "g711_alaw":
-                return alaw_encode(samples)
-            case _:
-                return samples.astype("<i2", copy=False).tobytes()

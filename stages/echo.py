@@ -1,9 +1,5 @@
 """The echo: a stage without a model, which gives back what it is given. Useful wherever the model is not."""
 
-from typing import Any
-
-import numpy as np
-
 from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.commands import (
     StageAccepted,
@@ -16,39 +12,10 @@ from antiphon.events.commands import (
 from antiphon.events.effects import TurnInput
 from antiphon.events.items import AudioPart, Item, Message, text_of
 from antiphon.stages.base import Abort, AnyMessage, Append, Confirm, Release, Report, Submit
-from antiphon.stages.g711 import alaw_encode, ulaw_encode
+from antiphon.stages.converter import Converter
 
 PIECE_MS = 80
 INPUT = AudioFormat("pcm16", 16_000)
-
-
-class Converter:
-    """Turns pcm16 of one rate into an output format, piece by piece."""
-
-    def __init__(self, rate: int, target: AudioFormat) -> None:
-        self._target = target
-        self._resample: Any = None  # soxr ships no types
-        if rate != target.rate:
-            import soxr  # an echo at one rate needs no resampler
-
-            self._resample = soxr.ResampleStream(rate, target.rate, 1, dtype="int16")
-
-    def feed(self, pcm16: bytes, *, last: bool = False) -> bytes:
-        """Return what `pcm16` gives so far; with `last` the rest too."""
-        if self._resample is not None:
-            samples = np.frombuffer(pcm16, dtype="<i2")
-            pcm16 = self._resample.resample_chunk(samples, last=last).astype("<i2").tobytes()
-        return encoded(pcm16, self._target)
-
-
-def encoded(pcm16: bytes, target: AudioFormat) -> bytes:
-    """Encode samples that have the target's rate already."""
-    if target.encoding in ("pcm16", "wav"):
-        return pcm16
-    samples = np.frombuffer(pcm16, dtype="<i2").astype(np.int16, copy=False)
-    if target.encoding == "pcm_f32le":
-        return (samples.astype("<f4") / 32768).tobytes()
-    return ulaw_encode(samples) if target.encoding == "g711_ulaw" else alaw_encode(samples)
 
 
 class EchoStage:

@@ -270,7 +270,7 @@ async def test_a_counted_refusal_is_told_in_its_place_and_the_next_command_is_no
         scoring.answer(1)
         await settle()
         assert await order(here, attachment.session) == ["AppendAudio", "ReportRefusal", "Heartbeat"]
-        assert here.hub.session(attachment.session).lease.last_client_seq == 3
+        assert here.hub.session(attachment.session).lease.client_seq == 3
 
 
 def way_in(here: World, session: str) -> Ingress:

@@ -552,7 +552,7 @@ def test_design_5_9_a_gap_is_refused_and_a_refusal_is_counted() -> None:
     assert error(world.append(client_seq=2)) == "client_seq_gap"
     counted = world.do(cmd.CancelResponse(attachment=1, client_seq=1))
     assert kinds(counted) == ["ErrorReported", "CommandSequenced"]
-    assert world.session.lease.last_client_seq == 1
+    assert world.session.lease.client_seq == 1
 
 
 def test_design_5_9_a_gap_confirms_the_attachment_all_the_same() -> None:
@@ -572,4 +572,4 @@ def test_a_counted_command_refused_at_the_edge_counts_as_carried_out() -> None:
 def test_an_uncounted_refusal_moves_no_mark() -> None:
     world = World()
     assert kinds(world.do(cmd.ReportRefusal(attachment=1, code="bad_event", message="No."))) == ["ErrorReported"]
-    assert world.session.lease.last_client_seq == 0
+    assert world.session.lease.client_seq == 0

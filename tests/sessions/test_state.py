@@ -65,4 +65,4 @@ def test_the_readings_of_a_session() -> None:
     world = World(plugin="echo", auto=True)
     assert world.session.auto
     assert not World(auto=True).session.auto
-    assert world.session.lease.last_client_seq == 0
+    assert world.session.lease.client_seq == 0
