@@ -355,6 +355,12 @@ class ResponseCreated(PublicEvent, frozen=True, kw_only=True):
     options: ResponseOptions
 
 
+class ResponseDrains(Event, frozen=True, kw_only=True):
+    """A response is still being made, and a newer turn may become the active one (H4)."""
+
+    response_id: str
+
+
 class AnswerDeferred(Event, frozen=True, kw_only=True):
     """An answer is due and waits for the end of the one that runs or plays (F21, WIRE 6.2)."""
 
@@ -524,6 +530,7 @@ AnyEvent = (
     | ItemRetrieved
     | ItemTruncated
     | ResponseCreated
+    | ResponseDrains
     | AnswerDeferred
     | RequestSubmitted
     | RequestAccepted

@@ -44,9 +44,9 @@ def _calls(session: Session) -> set[str]:
     return {item.call_id for item in items if isinstance(item, FunctionCall)}
 
 
-def _promised(session: Session) -> tuple[str | None, str | None]:
-    """Return the ids that clients were told and that are not items yet: of an open utterance and an answer."""
-    return session.input.item_id, session.response.head.item_id if session.response is not None else None
+def _promised(session: Session) -> set[str | None]:
+    """Return the ids that clients were told and that are not items yet: of an open utterance and of answers."""
+    return {session.input.item_id, *(response.head.item_id for response in session.open_responses)}
 
 
 def _check_output(session: Session, output: FunctionOutput) -> None:
@@ -86,7 +86,7 @@ def delete_item(draft: Draft, command: cmd.DeleteItem) -> None:
     """Take an item out, unless it is being spoken (WIRE 2.9)."""
     session = draft.session
     item = _known(session, command.item_id, "deleting")
-    if session.response is not None and item.id == session.response.head.item_id:
+    if any(item.id == response.head.item_id for response in session.open_responses):
         refuse("item_in_progress", "The item belongs to a response that is running.", "item_id")
     draft.emit(ev.ItemDeleted(number=draft.number, count=1, item_id=item.id))
 

@@ -7,7 +7,18 @@ from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.log import Transaction
 
-from . import answering, committing, conversing, deferring, lifecycle, listening, playing, updating
+from . import (
+    answering,
+    committing,
+    conversing,
+    deferring,
+    lifecycle,
+    listening,
+    playing,
+    reporting,
+    speaking,
+    updating,
+)
 from .draft import Draft
 from .evolve import evolve as evolve
 from .plugins import REGISTRY as REGISTRY
@@ -35,13 +46,13 @@ CONTROLS: Mapping[type[cmd.Command], Handler] = {
     cmd.Tick: deferring.tick,
     cmd.StartRunner: lifecycle.start_runner,
     cmd.ReportRefusal: lifecycle.report_refusal,
-    cmd.StageAccepted: answering.stage_accepted,
-    cmd.StageTranscribed: answering.stage_transcribed,
-    cmd.StageProduced: answering.stage_produced,
-    cmd.StageFinished: answering.stage_finished,
-    cmd.StageFailed: answering.stage_failed,
-    cmd.StageReleased: answering.stage_released,
-    cmd.StageLost: answering.stage_lost,
+    cmd.StageAccepted: reporting.stage_accepted,
+    cmd.StageTranscribed: reporting.stage_transcribed,
+    cmd.StageProduced: speaking.stage_produced,
+    cmd.StageFinished: reporting.stage_finished,
+    cmd.StageFailed: reporting.stage_failed,
+    cmd.StageReleased: reporting.stage_released,
+    cmd.StageLost: reporting.stage_lost,
 }
 """Commands of the engine and its stages."""
 

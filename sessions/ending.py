@@ -15,6 +15,7 @@ _NOTHING_SPENT = Usage()
 
 def end_response(
     draft: Draft,
+    response: Response,
     status: ev.ResponseStatus,
     *,
     reason: str | None = None,
@@ -24,9 +25,7 @@ def end_response(
     costs: tuple[StageCost, ...] = (),
     cut: bool = False,
 ) -> None:
-    """Draft the terminal of the active response. `cut` True: history ends at what was heard by now."""
-    response = draft.session.response
-    assert response is not None, "only an active response can end"
+    """Draft the terminal of an open response. `cut` True: history ends at what was heard by now."""
     playout = draft.session.playouts.get(response.head.id)
     if cut and playout is not None:
         cut_history(draft, playout)
@@ -112,8 +111,14 @@ def cut_history(draft: Draft, playout: Playout) -> None:
 
 
 def live_requests(session: Session) -> tuple[str, ...]:
-    """Return the requests that still may produce something."""
-    return tuple(key for key, request in session.requests.items() if request.phase in LIVE)
+    """Return the requests of the conversation that still may produce something."""
+    aside = {response.request for response in session.others.values() if response.aside}
+    return tuple(key for key, request in session.requests.items() if request.phase in LIVE and key not in aside)
+
+
+def newest_answer(session: Session) -> Response | None:
+    """Return the newest open response of the conversation: the active one, else one that drains."""
+    return next((response for response in reversed(session.open_responses) if not response.aside), None)
 
 
 def interrupt(draft: Draft, *, reason: str, cause: str, asked: bool = True, spares_turns: bool = False) -> bool:
@@ -125,11 +130,13 @@ def interrupt(draft: Draft, *, reason: str, cause: str, asked: bool = True, spar
     that wait behind it are kept (F23).
     """
     session = draft.session
-    active, audible = session.response, playing(session, draft.now)
-    if active is not None:
-        _bump(draft, cause, active.head.id, live_requests(session), spares_turns=spares_turns)
+    newest, audible = newest_answer(session), playing(session, draft.now)
+    if newest is not None:
+        _bump(draft, cause, newest.head.id, live_requests(session), spares_turns=spares_turns)
         cut_queued(draft)
-        end_response(draft, "cancelled", reason=reason, cause=cause, cut=True)
+        for response in draft.session.open_responses:
+            if not response.aside:
+                end_response(draft, response, "cancelled", reason=reason, cause=cause, cut=True)
         return True
     if audible is not None:
         interrupt_playback(draft, audible, cause, spares_turns=spares_turns)

@@ -51,6 +51,7 @@ HANDLERS: Mapping[type[ev.Event], Callable[[Session, Any], None]] = {
     ev.ItemDeleted: fold_talk.item_deleted,
     ev.ItemTruncated: fold_talk.item_truncated,
     ev.ResponseCreated: fold_talk.response_created,
+    ev.ResponseDrains: fold_talk.response_drains,
     ev.AnswerDeferred: fold_talk.answer_deferred,
     ev.RequestSubmitted: fold_talk.request_submitted,
     ev.RequestAccepted: fold_talk.request_moved,

@@ -80,6 +80,7 @@ def session_closing(session: Session, event: ev.SessionClosing) -> None:
     lease.generation += 1
     lease.token = lease.previous_token = lease.confirm_by = lease.expires_at = None
     session.response = None
+    session.others.clear()
     if event.control_id is not None:
         outcome = ControlOutcome("close", event.reason, lease.attachment, lease.generation)
         _remember(session, event.control_id, outcome)

@@ -23,9 +23,9 @@ def item_created(session: Session, event: ev.ItemCreated) -> None:
 def item_deleted(session: Session, event: ev.ItemDeleted) -> None:
     order = session.conversation.order
     at = order.index(event.item_id)
-    response = session.response
-    if response is not None and response.previous_item_id == event.item_id:
-        response.previous_item_id = order[at - 1] if at else None
+    for response in session.open_responses:
+        if response.previous_item_id == event.item_id:
+            response.previous_item_id = order[at - 1] if at else None
     del order[at]
     del session.conversation.entries[event.item_id]
     for key, playout in list(session.playouts.items()):
@@ -45,7 +45,7 @@ def response_created(session: Session, event: ev.ResponseCreated) -> None:
     head = event.head
     phase: phases.ResponsePhase = move(phases.RESPONSE, "absent", event)
     order = session.conversation.order
-    session.response = Response(
+    response = Response(
         head=head,
         request=event.request,
         phase=phase,
@@ -53,9 +53,21 @@ def response_created(session: Session, event: ev.ResponseCreated) -> None:
         previous_item_id=order[-1] if order else None,
     )
     session.counters.responses = next_response_number(session)
+    if response.aside:
+        session.others[head.id] = response
+        return
+    session.response = response
     session.turn.unanswered = 0
     session.turn.deferred = 0
     session.turn.state = "assistant_generating"
+
+
+def response_drains(session: Session, event: ev.ResponseDrains) -> None:
+    response = _open(session, event.response_id)
+    response.phase = move(phases.RESPONSE, response.phase, event)
+    session.others[event.response_id] = response
+    session.response = None
+    session.turn.turn = max(session.turn.turn, response.head.turn + 1)
 
 
 def answer_deferred(session: Session, _event: ev.AnswerDeferred) -> None:
@@ -84,10 +96,11 @@ def request_to(session: Session, request: str, event: ev.AnyEvent) -> None:
 
 
 def output_started(session: Session, event: ev.OutputStarted) -> None:
-    response = _active(session)
+    response = _open(session, event.response_id)
     response.phase = move(phases.RESPONSE, response.phase, event)
     response.first_output_at = session.now
-    _insert(session, event.item, event.previous_item_id, heard="")
+    if not response.aside:
+        _insert(session, event.item, event.previous_item_id, heard="")
     head = response.head
     session.playouts[head.id] = Playout(
         response_id=head.id,
@@ -108,36 +121,46 @@ def audio_delta(session: Session, event: ev.AudioDelta) -> None:
     playout.sent += event.ref.size
     if event.text:
         playout.text += event.text
-        _active(session).text += event.text
+        _open(session, event.response_id).text += event.text
     if event.marks:
         playout.marks += event.marks
 
 
 def text_delta(session: Session, event: ev.TextDelta) -> None:
-    _active(session).text += event.text
+    _open(session, event.response_id).text += event.text
     session.playouts[event.response_id].text += event.text
 
 
 def response_ended(session: Session, event: ev.ResponseEnded) -> None:
-    response = _active(session)
+    response = _open(session, event.head.id)
     move(phases.RESPONSE, response.phase, event)
-    session.response = None
-    session.input.overlap_ms = 0
+    active = response is session.response
+    if active:
+        session.response = None
+        _turn_ended(session, event)
+    else:
+        del session.others[event.head.id]
+    playout = session.playouts.get(event.head.id)
+    if event.item is None or playout is None:
+        return
+    playout.ended = True
+    if response.aside:
+        return
+    if active and playout.sent and playout.cap_ms is None:
+        session.turn.state = "assistant_playing"
+    session.conversation.entries[event.item.id] = Entry(
+        event.item, history_of(playout, session.config.playback_policy)
+    )
+
+
+def _turn_ended(session: Session, event: ev.ResponseEnded) -> None:
     turn = session.turn
+    session.input.overlap_ms = 0
     if event.status == "failed":
         turn.deferred = 0  # kept with its bytes, and answered when the client asks for it (F23)
     turn.turn = max(turn.turn, event.head.turn + 1)
     if event.status != "cancelled" or turn.state == "assistant_generating":
         turn.state = "idle"
-    playout = session.playouts.get(event.head.id)
-    if event.item is None or playout is None:
-        return
-    playout.ended = True
-    if playout.sent and playout.cap_ms is None:
-        turn.state = "assistant_playing"
-    session.conversation.entries[event.item.id] = Entry(
-        event.item, history_of(playout, session.config.playback_policy)
-    )
 
 
 def interrupted(session: Session, event: ev.Interrupted) -> None:
@@ -167,10 +190,11 @@ def playback_acknowledged(session: Session, event: ev.PlaybackAcknowledged) -> N
     _keep_heard(session, playout, event.history)
 
 
-def _active(session: Session) -> Response:
-    if session.response is None:
-        raise phases.IllegalTransition("no response is active")
-    return session.response
+def _open(session: Session, response_id: str) -> Response:
+    response = session.open_response(response_id)
+    if response is None:
+        raise phases.IllegalTransition(f"no response {response_id!r} is open")
+    return response
 
 
 def _cap(playout: Playout, ms: int, basis: ev.Basis, at: int) -> None:
@@ -187,7 +211,8 @@ def _cut(session: Session, response_id: str, ms: int, basis: ev.Basis, text: str
 
 def _keep_heard(session: Session, playout: Playout, text: str) -> None:
     """Make `text` the history of an ended answer; what is cut is cut in the item too."""
-    item = session.conversation.entries[playout.item_id].item
+    entry = session.conversation.entries.get(playout.item_id)
+    item = entry.item if entry is not None else None
     if playout.ended and isinstance(item, Message):
         kept = item if playout.cap_ms is None else shortened(item, text, playout.cap_ms)
         session.conversation.entries[item.id] = Entry(kept, text)

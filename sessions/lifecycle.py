@@ -150,8 +150,9 @@ def close_session(draft: Draft, command: cmd.CloseSession) -> None:
 def begin_close(draft: Draft, reason: str, *, control_id: str | None, expired: bool) -> None:
     """Decide the end (M2): terminals of open responses unless it is an expiry (M14), then the teardown."""
     session = draft.session
-    if session.response is not None and not expired:
-        end_response(draft, "cancelled", reason="client_cancelled", cause="session_close")
+    if not expired:
+        for response in session.open_responses:
+            end_response(draft, response, "cancelled", reason="client_cancelled", cause="session_close")
     requests = tuple(session.requests)
     draft.emit(
         ev.SessionClosing(
@@ -191,11 +192,12 @@ def start_runner(draft: Draft, command: cmd.StartRunner) -> None:
     session = draft.session
     if session.phase not in ("open", "closing"):
         return
-    if session.phase == "open" and session.response is not None:
+    if session.phase == "open" and session.open_responses:
         message = "The engine was restarted while it answered."
         draft.emit(ev.ErrorReported(number=draft.number, count=1, code="engine_restarted", message=message))
         failure = ev.Failure("engine_restarted", message)
-        end_response(draft, "failed", failure=failure, cut=playing(session, draft.now) is not None)
+        for response in session.open_responses:
+            end_response(draft, response, "failed", failure=failure, cut=playing(session, draft.now) is not None)
     lost = tuple(session.requests)
     forgotten = _memory_lost(session)
     epoch = session.epoch + (1 if lost and session.phase == "open" else 0)

@@ -22,6 +22,7 @@ from antiphon.events.events import (
     RequestReleased,
     RequestSubmitted,
     ResponseCreated,
+    ResponseDrains,
     ResponseEnded,
     SessionClosed,
     SessionClosing,
@@ -94,8 +95,8 @@ INPUT: Table[InputPhase] = {
 
 RESPONSE: Table[ResponsePhase] = {
     "absent": {ResponseCreated: "created"},
-    "created": {OutputStarted: "speaking", ResponseEnded: "absent"},
-    "speaking": {ResponseEnded: "absent"},
+    "created": {OutputStarted: "speaking", ResponseDrains: "created", ResponseEnded: "absent"},
+    "speaking": {ResponseDrains: "speaking", ResponseEnded: "absent"},
 }
 
 REQUEST: Table[RequestPhase] = {

@@ -72,7 +72,12 @@ def playing(session: Session, now: int) -> Playout | None:
 
 def in_progress(session: Session, now: int) -> bool:
     """Return whether an answer is made or played: sound that comes now is judged as overlap (F13)."""
-    return session.response is not None or playing(session, now) is not None
+    return talks(session) or playing(session, now) is not None
+
+
+def talks(session: Session) -> bool:
+    """Return whether an answer of the conversation is being made: the active one, or one that drains."""
+    return session.response is not None or any(not other.aside for other in session.others.values())
 
 
 def blocks(session: Session, now: int) -> bool:

@@ -23,8 +23,9 @@ def react(session: Session, event: ev.AnyEvent) -> list[fx.AnyEffect]:
 
 
 def _submit(session: Session, event: ev.RequestSubmitted) -> fx.SubmitToStage:
-    config, head = session.config, session.response.head if session.response else None
-    answered = head if head is not None and head.id == event.response_id else None
+    config = session.config
+    response = session.open_response(event.response_id) if event.response_id is not None else None
+    answered = response.head if response is not None else None
     return fx.SubmitToStage(
         request=event.request,
         payload=fx.TurnInput(

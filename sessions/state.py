@@ -18,7 +18,7 @@ from antiphon.events.items import Item
 
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
@@ -119,7 +119,7 @@ class Output(Struct):
 
 
 class Response(Struct):
-    """The active response of the default lane.
+    """A response that is open: it owes its one terminal.
 
     `previous_item_id` is the item that its message stands behind: the last one when it was announced (P41).
     """
@@ -131,6 +131,11 @@ class Response(Struct):
     first_output_at: int | None = None
     previous_item_id: str | None = None
     text: str = ""
+
+    @property
+    def aside(self) -> bool:
+        """Whether it is out of band: made beside the conversation, which does not know of it (G5)."""
+        return self.head.conversation_id is None
 
 
 class Playout(Struct):
@@ -231,6 +236,9 @@ class Session(Struct):
     input: Input = field(default_factory=Input)
     output: Output = field(default_factory=Output)
     response: Response | None = None
+    """The active response of the conversation."""
+    others: dict[str, Response] = field(default_factory=dict[str, Response])
+    """Responses beside the active one: draining ones of earlier turns (H), and those out of band (G5)."""
     playouts: dict[str, Playout] = field(default_factory=dict[str, Playout])
     conversation: Conversation = field(default_factory=Conversation)
     requests: dict[str, Request] = field(default_factory=dict[str, Request])
@@ -246,6 +254,26 @@ class Session(Struct):
         """Whether the model listens all the time and answers on its own."""
         return self.config.auto_response and self.capabilities.core_resumable_request
 
+    @property
+    def open_responses(self) -> tuple[Response, ...]:
+        """Every response that owes a terminal, oldest first within each lane; the active one comes last."""
+        active = () if self.response is None else (self.response,)
+        return (*self.others.values(), *active)
+
+    def open_response(self, response_id: str) -> Response | None:
+        """Return an open response of either lane."""
+        active = self.response
+        if active is not None and active.head.id == response_id:
+            return active
+        return self.others.get(response_id)
+
+    def served_by(self, request: str) -> Response | None:
+        """Return the open response that a request makes: ownership comes before lateness (G39)."""
+        active = self.response
+        if active is not None and active.request == request:
+            return active
+        return next((other for other in self.others.values() if other.request == request), None)
+
 
 def copy(session: Session) -> Session:
     """Return a session that can be folded further without touching `session`."""
@@ -257,6 +285,7 @@ def copy(session: Session) -> Session:
     twin.input.vad = _copy.copy(session.input.vad)
     twin.output = _copy.copy(session.output)
     twin.response = _copy.copy(session.response)
+    twin.others = {key: _copy.copy(response) for key, response in session.others.items()}
     twin.playouts = {key: _copy.copy(playout) for key, playout in session.playouts.items()}
     twin.conversation = Conversation(list(session.conversation.order), dict(session.conversation.entries))
     twin.requests = dict(session.requests)

@@ -6,7 +6,7 @@ from antiphon.events import events as ev
 from antiphon.events.config import Modality
 from antiphon.sessions import core
 from antiphon.sessions.draft import Draft
-from antiphon.sessions.ending import close, end_response, interrupt
+from antiphon.sessions.ending import close, interrupt
 from antiphon.sessions.plugins import REGISTRY
 
 from tests.sessions.world import World, kinds, only
@@ -60,9 +60,7 @@ def test_g11_the_terminal_shows_the_cursor_of_playback() -> None:
     assert only(world.finish(), ev.ResponseEnded).playback == ev.PlaybackCursor(1_000, 1_000, 400, 400)
 
 
-def test_g20_only_an_active_response_can_end() -> None:
-    with pytest.raises(AssertionError):
-        end_response(Draft(World().session, 0, REGISTRY), "completed")
+def test_m4_only_a_closing_session_can_be_closed() -> None:
     with pytest.raises(AssertionError):
         close(Draft(World().session, 0, REGISTRY))
 

@@ -63,5 +63,5 @@ def test_a_log_that_no_decision_wrote_is_refused() -> None:
     with pytest.raises(IllegalTransition, match="'new' on SessionClosed"):
         evolve(new(), closed, 0)
     words = ev.TextDelta(number=1, count=1, response_id="r", item_id="i", part="text", text="x", epoch=0)
-    with pytest.raises(IllegalTransition, match="no response is active"):
+    with pytest.raises(IllegalTransition, match="no response 'r' is open"):
         evolve(new(), words, 0)

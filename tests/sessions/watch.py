@@ -17,6 +17,8 @@ class Spoken(Struct):
     """A response as a client saw it so far."""
 
     head: ev.ResponseHead
+    beside: bool = False
+    """It drains, or is out of band: another one may be active."""
     started: bool = False
     done: bool = False
     audio: int = 0
@@ -114,8 +116,11 @@ class Watch(Struct):
         match event:
             case ev.ResponseCreated(head=head):
                 assert head.id not in self.responses
-                assert not self._open(), "P18: two responses are open"
-                self.responses[head.id] = Spoken(head)
+                others = [other for other in self._open() if not other.beside]
+                assert not others or head.conversation_id is None, "P18: two responses are active"
+                self.responses[head.id] = Spoken(head, beside=head.conversation_id is None)
+            case ev.ResponseDrains(response_id=key):
+                self.responses[key].beside = True
             case ev.OutputStarted(response_id=key, item=item):
                 spoken = self._speaking(key, started=False)
                 assert item.id == spoken.head.item_id == f"item_{key}"

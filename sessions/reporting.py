@@ -1,0 +1,121 @@
+"""Decisions about requests: what the stages report of them, and what their end means for the answer."""
+
+from antiphon.events import commands as cmd
+from antiphon.events import events as ev
+from antiphon.events.items import is_user
+
+from .answering import live, open_response
+from .draft import Draft
+from .ending import close, close_if_free, end_response, interrupt
+from .lifecycle import begin_close
+
+
+def stage_accepted(draft: Draft, report: cmd.StageAccepted) -> None:
+    """Note that the stage has the request."""
+    known = live(draft.session, report.request)
+    if known is not None and known.phase == "submitted":
+        draft.emit(ev.RequestAccepted(request=report.request))
+
+
+def stage_transcribed(draft: Draft, report: cmd.StageTranscribed) -> None:
+    """Give a user item its words; shown if the client asked for transcription (WIRE 3.5)."""
+    session = draft.session
+    entry = session.conversation.entries.get(report.item_id)
+    if live(session, report.request) is None or entry is None or not is_user(entry.item):
+        return
+    shown = session.config.transcription is not None
+    draft.emit(
+        ev.UserTranscribed(
+            number=draft.number,
+            count=1 if shown else 0,
+            item_id=report.item_id,
+            text=report.text,
+            seconds=report.seconds,
+            final=report.final,
+            error=report.error,
+        )
+    )
+
+
+def stage_finished(draft: Draft, report: cmd.StageFinished) -> None:
+    """End the response that the request served, and answer what waited behind it."""
+    session = draft.session
+    known = live(session, report.request)
+    if known is None:
+        return
+    response = session.served_by(report.request)
+    draft.emit(ev.RequestFinished(request=report.request))
+    if response is not None:
+        complete = report.stop == "stop"
+        end_response(
+            draft,
+            response,
+            "completed" if complete else "incomplete",
+            reason=None if complete else report.stop,
+            usage=report.usage,
+            costs=report.costs,
+        )
+        if session.turn.deferred and draft.session.response is None:
+            open_response(draft)
+    if known.response_id is None:
+        renew(draft)
+
+
+def stage_failed(draft: Draft, report: cmd.StageFailed) -> None:
+    """Fail the response that owns the request (G23, K16): the error first, then its terminal."""
+    session = draft.session
+    known = live(session, report.request)
+    if known is None:
+        return
+    _fail(draft, report.request, report.code, report.message)
+    draft.emit(ev.RequestFinished(request=report.request))
+    if known.response_id is None:
+        resident_lost(draft)
+
+
+def _fail(draft: Draft, request: str, code: str, message: str) -> None:
+    response = draft.session.served_by(request)
+    draft.emit(ev.ErrorReported(number=draft.number, count=1, code=code, message=message))
+    if response is not None:
+        end_response(draft, response, "failed", failure=ev.Failure(code, message))
+
+
+def stage_released(draft: Draft, report: cmd.StageReleased) -> None:
+    """The stage has forgotten a request; the last one of a closing session frees it (M4)."""
+    if report.request in draft.session.requests:
+        draft.emit(ev.RequestReleased(request=report.request))
+        close_if_free(draft)
+
+
+def stage_lost(draft: Draft, report: cmd.StageLost) -> None:
+    """The stage died with the request: fail what it served (K18); it is also forgotten."""
+    session = draft.session
+    if report.request not in session.requests:
+        return
+    known = live(session, report.request)
+    if known is not None:
+        message = "The stage that worked on this was lost."
+        _fail(draft, report.request, "runtime_data_plane_stream_failed", message)
+    draft.emit(ev.RequestReleased(request=report.request))
+    if known is not None and known.response_id is None:
+        resident_lost(draft)
+    else:
+        close_if_free(draft)
+
+
+def resident_lost(draft: Draft) -> None:
+    """The memory of a resident model is gone (K15): begin again if the model can render the history, else end."""
+    if draft.session.capabilities.supports_reencode_context:
+        renew(draft)
+    else:
+        begin_close(draft, "request_cleanup", control_id=None, expired=True)
+        if draft.session.phase == "closing":
+            close(draft)  # announced before the clean-up (M5)
+
+
+def renew(draft: Draft) -> None:
+    """Begin a new epoch because the resident request of this one has ended: its name is used up (A10)."""
+    if draft.session.response is None:
+        draft.emit(ev.Interrupted(epoch=draft.session.epoch + 1, cause="resident_ended", requests=()))
+    else:  # of a turn, from before `auto_response` was switched on: it cannot go on in the new epoch
+        interrupt(draft, reason="client_cancelled", cause="resident_ended", asked=False, spares_turns=True)

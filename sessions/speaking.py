@@ -1,0 +1,89 @@
+"""Decisions about output: a piece of an answer becomes a delta; the first one opens item and part."""
+
+from antiphon.events import commands as cmd
+from antiphon.events import events as ev
+from antiphon.events.audio import SampleRef
+from antiphon.events.items import Message
+
+from .answering import live, open_response
+from .draft import Draft
+from .playback import cursor
+from .state import Response, Session
+
+
+def stage_produced(draft: Draft, report: cmd.StageProduced) -> None:
+    """Turn a piece of an answer into a delta; the first one opens item and part."""
+    session = draft.session
+    known = live(session, report.request)
+    response = session.served_by(report.request)
+    if known is None or (response is None and (session.response is not None or known.response_id is not None)):
+        return
+    speaks = session.config.speaks if response is None else response.head.part == "audio"
+    # A response of text has no place for sound, whatever the stage made.
+    sounds = speaks and report.size > 0
+    if not (report.text or sounds):
+        return
+    if response is None:
+        open_response(draft, request=report.request)
+        session = draft.session
+        response = session.response
+        assert response is not None, "it was just opened"
+    if response.phase == "created":
+        _start_output(draft, session, response)
+    if sounds:
+        _audio_delta(draft, session, response.head, report)
+    else:
+        _text_delta(draft, response.head, report.text)
+
+
+def _start_output(draft: Draft, session: Session, response: Response) -> None:
+    head = response.head
+    draft.emit(
+        ev.OutputStarted(
+            number=draft.number,
+            count=5 if head.part == "audio" else 4,
+            session=session.id,
+            response_id=head.id,
+            item=Message(id=head.item_id, role="assistant", status="in_progress"),
+            previous_item_id=response.previous_item_id,
+            part=head.part,
+            epoch=head.epoch,
+        )
+    )
+
+
+def _audio_delta(draft: Draft, session: Session, head: ev.ResponseHead, report: cmd.StageProduced) -> None:
+    playout = session.playouts.get(head.id)
+    sent = (playout.sent if playout else 0) + report.size
+    audio_ms = head.output_format.ms(sent)
+    shown = cursor(playout)
+    draft.emit(
+        ev.AudioDelta(
+            number=draft.number,
+            count=2,
+            session=session.id,
+            response_id=head.id,
+            item_id=head.item_id,
+            ref=SampleRef("out", session.output.position, report.size),
+            format=head.output_format,
+            audio_ms=audio_ms,
+            text=report.text,
+            epoch=head.epoch,
+            marks=report.marks,
+            playback=ev.PlaybackCursor(audio_ms, audio_ms, shown.played_ms, shown.committed_ms),
+        )
+    )
+
+
+def _text_delta(draft: Draft, head: ev.ResponseHead, text: str) -> None:
+    draft.emit(
+        ev.TextDelta(
+            number=draft.number,
+            count=1,
+            response_id=head.id,
+            item_id=head.item_id,
+            part=head.part,
+            text=text,
+            epoch=head.epoch,
+        )
+    )
