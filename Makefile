@@ -24,7 +24,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # The models come as packages; nothing here asks a model hub.
 export HF_HUB_OFFLINE := 1
 
-.PHONY: help demo serve test check format bench pins clean distclean core voice dev
+.PHONY: help demo serve test check format bench rules pins clean distclean core voice dev
 
 help: ## what can be done here
 	@echo 'Antiphon. The first run of a target installs what it needs into $(VENV); later runs are quick.'
@@ -59,6 +59,9 @@ format: dev ## rewrite the files as the formatter wants them, and mend what the 
 
 bench: voice dev ## the measurements, as ratios against something run beside them
 	@$(BIN)/python tests/benchmarks/run.py $(ARGS)
+
+rules: voice dev ## the table of rules and the tests that hold them; fails if a rule has none
+	@$(BIN)/python -m tests.rules $(ARGS)
 
 pins: dev voice ## write down the versions that stand in .venv (after a deliberate upgrade)
 	@{ sed '/^[^#]/,$$d' $(PINS); $(PIP) freeze --all --exclude-editable | grep -vE '^(pip|espeakng-loader)=='; } > $(PINS).new

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.rules import catalogue, marked, unknown
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # `suite` gives the same examples on every run, so that a red run is red for everybody. `explore` looks for
@@ -13,6 +15,12 @@ ROOT = Path(__file__).resolve().parent.parent
 settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("explore", deadline=None, max_examples=2_000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A mark that names no rule would hold nothing: the run stops."""
+    if faults := unknown(marked(items), catalogue()):
+        raise pytest.UsageError("\n".join(faults))
 
 
 @pytest.fixture(scope="session")
