@@ -76,7 +76,7 @@ def opening_command(
         Refused: `model_not_found`, or the plugin's or the core's refusal of the configuration.
     """
     model = model_name(opening, settings)
-    capabilities = plugin.capabilities
+    capabilities = plugin.deployed(settings.max_sessions)
     keeps = opening.wants_resume and resumable(opening.dialect, capabilities)
     # What is advertised is enforced (DESIGN 5.8), and only the duplex dialect can resume.
     capabilities = replace(capabilities, supports_session_resume=keeps)

@@ -38,11 +38,25 @@ class Transcription(Struct, frozen=True, kw_only=True):
     prompt: str | None = None
 
 
+class Sampling(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How one stage chooses its tokens; None: as the stage does by itself. `stops` are token ids."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    repetition_penalty: float | None = None
+    min_tokens: int = 0
+    max_tokens: int | None = None
+    seed: int | None = None
+    stops: tuple[int, ...] = ()
+
+
 class SessionConfig(Struct, frozen=True, kw_only=True):
     """Everything a session was told at opening and by later updates, as effective values.
 
     `auto_response`: the model answers on its own (duplex dialect). `max_output_tokens` None means no limit.
-    `echo` holds fields that are only stored and shown again (key as on the wire -> JSON text).
+    `echo` holds fields that are only stored and shown again (key as on the wire -> JSON text), `extras` the options
+    of `extra_body` that only the model's plugin knows; they are never shown (L13).
     """
 
     model: str
@@ -67,6 +81,7 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     playback_policy: PlaybackPolicy = "commit_all_on_done"
     auto_response: bool = False
     echo: dict[str, JsonText] = {}
+    extras: dict[str, JsonText] = {}
 
     @property
     def speaks(self) -> bool:
@@ -103,13 +118,20 @@ class ConfigPatch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     playback_policy: PlaybackPolicy | UnsetType = UNSET
     auto_response: bool | UnsetType = UNSET
     echo: dict[str, JsonText] | UnsetType = UNSET
+    extras: dict[str, JsonText] | UnsetType = UNSET
 
 
 def merged(config: SessionConfig, patch: ConfigPatch) -> SessionConfig:
-    """Return `config` with the present fields of `patch` in place; `echo` is merged key by key (L7)."""
+    """Return `config` with the present fields of `patch` in place; `echo` and `extras` are merged key by key (L7).
+
+    An extra that is null is taken out.
+    """
     changes = {name: value for name, value in msgspec.structs.asdict(patch).items() if value is not UNSET}
     if "echo" in changes:
         changes["echo"] = {**config.echo, **changes["echo"]}
+    if "extras" in changes:
+        extras = {**config.extras, **changes["extras"]}
+        changes["extras"] = {key: text for key, text in extras.items() if text != "null"}
     return msgspec.structs.replace(config, **changes) if changes else config
 
 
@@ -134,6 +156,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     supports_auto_response: bool = True
     supports_session_resume: bool = True
     supports_reencode_context: bool = False
+    supports_concurrent_turn_requests: bool = False
+    multi_session: bool = True
     core_resumable_request: bool = False
     required_input_modalities: tuple[str, ...] = ("audio",)
     optional_input_modalities: tuple[str, ...] = ()

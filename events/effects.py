@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from .audio import AudioFormat, SampleRef
+from .config import JsonText, Sampling
 from .items import Item
 
 
@@ -11,7 +12,8 @@ class TurnInput(Struct, frozen=True, kw_only=True):
 
     `items` is the conversation as it was *heard*, oldest first, ending with what is to be answered. User audio
     without a transcript is to be recognised by the pipeline (`StageTranscribed` for its item). `format` is what
-    spoken output must be delivered in; `speaks` False asks for text only.
+    spoken output must be delivered in; `speaks` False asks for text only. `sampling` has one
+    set for each stage of the model, `extras` the options that its stage half reads (persona, window, …).
     """
 
     session: str
@@ -25,6 +27,8 @@ class TurnInput(Struct, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
     temperature: float | None = None
     seed: int = 0
+    sampling: tuple[Sampling, ...] = ()
+    extras: dict[str, JsonText] = {}
 
 
 class Effect(Struct, frozen=True, kw_only=True, tag=True):

@@ -54,7 +54,7 @@ HANDLERS: Mapping[type[ev.Event], Callable[[Session, Any], None]] = {
     ev.ResponseDrains: fold_talk.response_drains,
     ev.AnswerDeferred: fold_talk.answer_deferred,
     ev.RequestSubmitted: fold_talk.request_submitted,
-    ev.RequestAccepted: fold_talk.request_moved,
+    ev.RequestAccepted: fold_talk.request_accepted,
     ev.RequestFinished: fold_talk.request_moved,
     ev.RequestReleased: fold_talk.request_moved,
     ev.OutputStarted: fold_talk.output_started,

@@ -16,6 +16,7 @@ def audio_received(session: Session, event: ev.AudioReceived) -> None:
     taken = session.input
     before, empty = taken.position, taken.start == taken.position
     taken.position = event.ref.end
+    session.started = True
     if event.feed is not None:
         taken.fed += 1
     if event.speech:

@@ -15,6 +15,7 @@ from .state import KEPT_PLAYOUTS, Entry, Playout, Request, Response, Session, ne
 def item_created(session: Session, event: ev.ItemCreated) -> None:
     item = event.item
     count_item(session, item.id)
+    session.started = True
     _insert(session, item, event.previous_item_id)
     if not isinstance(item, Message) or is_user(item):
         session.turn.unanswered += 1
@@ -53,6 +54,7 @@ def response_created(session: Session, event: ev.ResponseCreated) -> None:
         previous_item_id=order[-1] if order else None,
     )
     session.counters.responses = next_response_number(session)
+    session.started = True
     if response.aside:
         session.others[head.id] = response
         return
@@ -82,7 +84,13 @@ def request_submitted(session: Session, event: ev.RequestSubmitted) -> None:
         session.input.fed = 0
 
 
-def request_moved(session: Session, event: ev.RequestAccepted | ev.RequestFinished | ev.RequestReleased) -> None:
+def request_accepted(session: Session, event: ev.RequestAccepted) -> None:
+    request_to(session, event.request, event)
+    if session.requests[event.request].response_id is None:
+        session.locked = True
+
+
+def request_moved(session: Session, event: ev.RequestFinished | ev.RequestReleased) -> None:
     request_to(session, event.request, event)
 
 

@@ -20,8 +20,10 @@ TEARDOWN_US = 2_000_000
 def open_session(draft: Draft, command: cmd.OpenSession) -> None:
     """Create the session, unless it exists: the same control id is then a lost answer, another one refused."""
     session = draft.session
+    plugin = draft.plugins.get(command.plugin)
     implied = overlap_policy(command.config.turn_detection)
     config = merged(command.config, ConfigPatch(overlap_policy=implied))
+    config = config if plugin is None else plugin.settled(config)
     if session.phase != "new":
         known = session.lease.controls.get(command.control_id)
         if known is not None and known.body == opening_body(command.dialect, command.plugin, config):
@@ -29,7 +31,6 @@ def open_session(draft: Draft, command: cmd.OpenSession) -> None:
         if known is not None:
             refuse("control_id_reused", "This control id was used for another request.")
         refuse("session_exists", "There is already a session of this id.")
-    plugin = draft.plugins.get(command.plugin)
     if plugin is None or plugin.version != command.plugin_version:
         refuse("model_not_found", f"There is no plugin {command.plugin!r} {command.plugin_version}.", "model")
     plugin.check(config)

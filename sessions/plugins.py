@@ -1,75 +1,15 @@
-"""The session half of model plugins: what a model can do and which configurations it takes. Pure."""
+"""The session halves of the models, by name. Pure."""
 
 from collections.abc import Mapping
-from typing import Protocol
-
-from msgspec import Struct
 
 from antiphon.events.audio import AudioFormat
-from antiphon.events.config import Capabilities, SessionConfig
+from antiphon.events.config import Capabilities
 
-from .refusal import refuse
-
-
-class SessionPlugin(Protocol):
-    """A model, as the session sees it. Its name and version stand in the log; replay needs the same ones."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def version(self) -> str: ...
-
-    @property
-    def capabilities(self) -> Capabilities: ...
-
-    def check(self, config: SessionConfig) -> None:
-        """Accept a configuration at opening and at every update (N4, N6).
-
-        Raises:
-            Refusal: by the contract's code.
-        """
-        ...
-
+from .models.base import OPENAI_VOICES as OPENAI_VOICES
+from .models.base import SessionPlugin as SessionPlugin
+from .models.base import TurnModel as TurnModel
 
 Registry = Mapping[str, SessionPlugin]
-
-OPENAI_VOICES = (
-    "alloy",
-    "ash",
-    "ballad",
-    "cedar",
-    "coral",
-    "echo",
-    "fable",
-    "marin",
-    "nova",
-    "onyx",
-    "sage",
-    "shimmer",
-    "verse",
-)
-"""Names that clients of the field ask for; a model with one voice answers to all of them."""
-
-
-class TurnModel(Struct, frozen=True, kw_only=True):
-    """A model that needs no rules of its own: everything follows from its capabilities."""
-
-    name: str
-    version: str
-    capabilities: Capabilities
-
-    def check(self, config: SessionConfig) -> None:
-        """Refuse a voice that the model does not have."""
-        voices = self.capabilities.voices
-        if config.voice not in voices and config.voice not in OPENAI_VOICES:
-            refuse(
-                "bad_event",
-                f"There is no voice {config.voice[:64]!r}; there are: {', '.join(voices)}.",
-                "session.audio.output.voice",
-                "value",
-            )
-
 
 ECHO = TurnModel(
     name="echo",

@@ -1,19 +1,22 @@
 """What the shell must do because of an event. Called live, never in replay."""
 
+import msgspec
+
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
 
+from .plugins import REGISTRY, Registry
 from .state import Session
 from .view import prompt
 
 
-def react(session: Session, event: ev.AnyEvent) -> list[fx.AnyEffect]:
+def react(session: Session, event: ev.AnyEvent, plugins: Registry = REGISTRY) -> list[fx.AnyEffect]:
     """Return the effects of `event`; `session` is the state behind the whole transaction."""
     match event:
         case ev.AudioReceived(feed=str() as request, ref=ref):
             return [fx.FeedStage(request=request, ref=ref, seq=session.input.fed)]
         case ev.RequestSubmitted():
-            return [_submit(session, event)]
+            return [_submit(session, event, plugins)]
         case ev.Interrupted(requests=requests) | ev.SessionClosing(requests=requests) if requests:
             return [fx.AbortRequests(requests=requests)]
         case ev.RequestFinished(request=request):
@@ -22,23 +25,28 @@ def react(session: Session, event: ev.AnyEvent) -> list[fx.AnyEffect]:
             return []
 
 
-def _submit(session: Session, event: ev.RequestSubmitted) -> fx.SubmitToStage:
-    config = session.config
+def _submit(session: Session, event: ev.RequestSubmitted, plugins: Registry) -> fx.SubmitToStage:
+    config, plugin = session.config, plugins[session.plugin]
     response = session.open_response(event.response_id) if event.response_id is not None else None
     answered = response.head if response is not None else None
+    if answered is not None:
+        limit, temperature = answered.max_output_tokens, answered.temperature
+        config = msgspec.structs.replace(config, max_output_tokens=limit, temperature=temperature)
     return fx.SubmitToStage(
         request=event.request,
         payload=fx.TurnInput(
             session=session.id,
             response_id=event.response_id,
-            items=prompt(session),
+            items=plugin.prompt(config, prompt(session)),
             instructions=answered.instructions if answered else config.instructions,
             speaks=(answered.part == "audio") if answered else config.speaks,
             format=answered.output_format if answered else config.output_format,
             voice=answered.voice if answered else config.voice,
             speed=answered.speed if answered else config.speed,
-            max_output_tokens=answered.max_output_tokens if answered else config.max_output_tokens,
-            temperature=answered.temperature if answered else config.temperature,
+            max_output_tokens=config.max_output_tokens,
+            temperature=config.temperature,
             seed=event.epoch * 1000 + event.turn,
+            sampling=plugin.sampling(config),
+            extras=config.extras,
         ),
     )

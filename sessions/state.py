@@ -215,7 +215,11 @@ class Closing(Struct, frozen=True):
 
 
 class Session(Struct):
-    """Everything that is true about a session."""
+    """Everything that is true about a session.
+
+    `started`: there was input, so what is create-only is fixed (WIRE 1.4). `locked`: a resident stage has accepted
+    some, so the model remembers what it was prompted with (L8); both outlive interruptions.
+    """
 
     id: str = ""
     phase: SessionPhase = "new"
@@ -230,6 +234,8 @@ class Session(Struct):
     opened_wall_us: int = 0
     now: int = 0
     next_number: int = 1
+    locked: bool = False
+    started: bool = False
     closing: Closing | None = None
     lease: Lease = field(default_factory=Lease)
     turn: Turn = field(default_factory=Turn)

@@ -17,8 +17,9 @@ def update_session(draft: Draft, command: cmd.UpdateSession) -> None:
     session = draft.session
     patch = command.patch
     _check_fixed(session, patch)
-    config = patched(session.config, patch)
-    draft.plugins[session.plugin].check(config)
+    plugin = draft.plugins[session.plugin]
+    config = plugin.settled(patched(session.config, patch))
+    plugin.check_update(session.config, config, locked=session.locked, started=session.started)
     draft.emit(ev.ConfigUpdated(number=draft.number, count=1, config=config, view=view(session, config=config)))
 
 

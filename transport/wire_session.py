@@ -40,10 +40,20 @@ _SHORTEST_SPEECH_MS = 32
 _LOWEST_THRESHOLD = 0.16
 _SILENCE_MS = {"low": 1500, "medium": 900, "high": 500, "auto": 900}
 _IDLE_S = (5.0, 86_400.0)
-_OWNED = frozenset(
-    {"request_id", "request_ids", "kv_transfer_params", "kv_handle", "cache_path", "model_path", "session_dir"}
+_READ_HERE = frozenset(
+    {
+        "auto_response",
+        "duplex_initial_user_text",
+        "overlap_barge_in_ms",
+        "overlap_policy",
+        "overlap_short_ack_ms",
+        "overlap_silence_rms",
+        "playback_commit_policy",
+        "realtime_tool_choice",
+        "realtime_tools",
+    }
 )
-"""Keys of `extra_body` that the server alone sets."""
+"""Keys of `extra_body` that mean the same for every model; the others are the business of its plugin."""
 
 _decode_session = msgspec.json.Decoder(SessionIn).decode
 _decode_detection = msgspec.json.Decoder(TurnDetectionIn | None).decode
@@ -101,6 +111,7 @@ def patch_from(
         playback_policy=_playback(_or(extra.playback_commit_policy, given.playback_commit_policy)),
         auto_response=_or_unset(extra.auto_response if dialect == "duplex" else None),
         echo=_echo(given, audio_in, extra, config),
+        extras=UNSET if given.extra_body is None else _extras(raw),
     )
 
 
@@ -125,19 +136,19 @@ def _refuse_foreign(given: SessionIn, raw: Raw | bytes, *, whole_event: bool) ->
                 "unsupported_ref_audio_path", "Reference audio is sent as data, not as a path.", "session.ref_audio"
             )
         raise WireError("unsupported", "This model takes no reference audio.", "session.ref_audio")
-    if given.extra_body is None:
-        return
-    keys = _decode_extra(raw).extra_body or {}
-    if "ref_audio_path" in keys:
+    if given.extra_body is not None and given.extra_body.ref_audio_path != ABSENT:
         raise WireError(
             "unsupported_ref_audio_path",
             "Reference audio is sent as data, not as a path.",
             "session.extra_body.ref_audio_path",
         )
-    for key in _OWNED & keys.keys():
-        raise WireError(
-            "invalid_duplex_runtime_config", f"'{key}' belongs to the server.", f"session.extra_body.{key}"
-        )
+
+
+def _extras(raw: Raw | bytes) -> dict[str, JsonText] | UnsetType:
+    """Return the options that only the model's plugin knows, as JSON text."""
+    keys = _decode_extra(raw).extra_body or {}
+    extras = {key: bytes(text).decode() for key, text in keys.items() if key not in _READ_HERE}
+    return extras or UNSET
 
 
 # -- formats -------------------------------------------------------------------------------------------------

@@ -93,14 +93,14 @@ class CapabilitiesOut(Struct, frozen=True, kw_only=True):
     supports_text_only_turn: bool
     required_input_modalities: tuple[str, ...]
     optional_input_modalities: tuple[str, ...]
-    supports_concurrent_turn_requests: bool = False
+    supports_concurrent_turn_requests: bool
     supports_independent_io_streams: bool = True
     supports_realtime_endpoint: bool = True
     supports_session_lease: bool
     supports_session_resume: bool
     session_admission_mode: str = "engine_managed"
-    supports_multi_session: bool = True
-    supports_multi_session_same_replica: bool = True
+    supports_multi_session: bool
+    supports_multi_session_same_replica: bool
     supports_kv_lease: bool = False
     supports_core_kv_lease: bool = False
     supports_model_internal_state: bool
@@ -256,6 +256,9 @@ def capabilities_out(can: Capabilities, *, resumable: bool) -> CapabilitiesOut:
         supports_text_only_turn=can.supports_text_only_turn,
         required_input_modalities=can.required_input_modalities,
         optional_input_modalities=can.optional_input_modalities,
+        supports_concurrent_turn_requests=can.supports_concurrent_turn_requests,
+        supports_multi_session=can.multi_session,
+        supports_multi_session_same_replica=can.multi_session,
         supports_session_lease=resumable,
         supports_session_resume=resumable,
         supports_model_internal_state=native,

@@ -223,10 +223,6 @@ REFUSALS: list[tuple[dict[str, object], tuple[str, str | None, str | None]]] = [
         {"extra_body": {"ref_audio_path": "x"}},
         ("unsupported_ref_audio_path", "session.extra_body.ref_audio_path", None),
     ),
-    (
-        {"extra_body": {"request_id": "x"}},
-        ("invalid_duplex_runtime_config", "session.extra_body.request_id", None),
-    ),
 ]
 
 
