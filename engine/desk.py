@@ -23,15 +23,25 @@ from .host import PipelineHost, Sound
 from .window import SoundWindow
 
 
-def wanted(effect: SubmitToStage) -> list[SampleRef]:
-    """Return the sound that a turn needs: that of every audio part which nobody has transcribed."""
-    return [
-        part.ref
-        for item in effect.payload.items
-        if isinstance(item, Message)
-        for part in item.content
-        if isinstance(part, AudioPart) and part.ref is not None and part.transcript is None
-    ]
+def wanted(effect: AnyEffect) -> list[SampleRef]:
+    """Return the samples that an effect needs.
+
+    For a turn: those of every audio part which nobody has transcribed, and of the pictures that came with it.
+    """
+    match effect:
+        case SubmitToStage(payload=payload):
+            parts = [
+                part.ref
+                for item in payload.items
+                if isinstance(item, Message)
+                for part in item.content
+                if isinstance(part, AudioPart) and part.ref is not None and part.transcript is None
+            ]
+            return [*parts, *payload.frames]
+        case FeedStage():
+            return [*effect.refs, *effect.frames]
+        case _:
+            return []
 
 
 class Desk:
@@ -76,15 +86,23 @@ class Desk:
             self._host.abort(AbortRequests(requests=tuple(requests)))
 
     def _at_once(self, effect: AnyEffect) -> bool:
-        """Carry one effect out; False if its sound is not in memory."""
+        """Carry one effect out; False if samples that it needs are not in memory."""
+        sound: list[tuple[SampleRef, bytes]] = []
+        for ref in wanted(effect):
+            data = self._window.get(ref)
+            if data is None:
+                return False
+            sound.append((ref, data))
+        self._tell(effect, tuple(sound))
+        return True
+
+    def _tell(self, effect: AnyEffect, sound: Sound) -> None:
         match effect:
             case SubmitToStage():
-                return self._submit(effect)
-            case FeedStage():
-                data = self._window.get(effect.ref)
-                if data is None:
-                    return False
-                self._host.feed(effect, data)
+                self._host.submit(effect, sound)
+            case FeedStage(refs=refs):
+                data = sound[0][1] if len(refs) == 1 else b"".join(data for _, data in sound[: len(refs)])
+                self._host.feed(effect, data, tuple(data for _, data in sound[len(refs) :]))
             case ConfirmRequest():
                 self._host.confirm(effect)
             case AbortRequests():
@@ -93,17 +111,6 @@ class Desk:
                 self._host.release(effect)
             case _:
                 assert_never(effect)
-        return True
-
-    def _submit(self, effect: SubmitToStage) -> bool:
-        sound: list[tuple[SampleRef, bytes]] = []
-        for ref in wanted(effect):
-            data = self._window.get(ref)
-            if data is None:
-                return False
-            sound.append((ref, data))
-        self._host.submit(effect, tuple(sound))
-        return True
 
     async def _catch_up(self) -> None:
         """Carry out what waits, reading from the store what memory no longer has."""
@@ -115,25 +122,14 @@ class Desk:
                 self._waiting.popleft()
 
     async def _from_store(self, effect: AnyEffect) -> None:
-        refs = (
-            wanted(effect)
-            if isinstance(effect, SubmitToStage)
-            else [effect.ref]
-            if isinstance(effect, FeedStage)
-            else []
-        )
         try:
-            sound: Sound = tuple([(ref, await self._read(ref)) for ref in refs])
+            sound: Sound = tuple([(ref, await self._read(ref)) for ref in wanted(effect)])
         except LogError as error:
             request = effect.request if isinstance(effect, SubmitToStage | FeedStage) else ""
             self._post(StageFailed(request=request, code="storage_unavailable", message=str(error)))
             return
-        if self._closed:
-            return
-        if isinstance(effect, SubmitToStage):
-            self._host.submit(effect, sound)
-        elif isinstance(effect, FeedStage):
-            self._host.feed(effect, sound[0][1])
+        if not self._closed:
+            self._tell(effect, sound)
 
     async def _read(self, ref: SampleRef) -> bytes:
         return self._window.get(ref) or await self._samples.read(self._session, ref)

@@ -65,8 +65,8 @@ class PipelineHost(Protocol):
         """Begin a request; `sound` is the bytes that its items speak of."""
         ...
 
-    def feed(self, effect: FeedStage, data: bytes) -> None:
-        """Give a resident request more input."""
+    def feed(self, effect: FeedStage, data: bytes, frames: tuple[bytes, ...] = ()) -> None:
+        """Give a resident request a unit of input: `data` is the bytes of `effect.refs`, without the padding."""
         ...
 
     def confirm(self, effect: ConfirmRequest) -> None:

@@ -189,9 +189,26 @@ class BaseHost:
         """Begin a request."""
         self.send(Submit(request=effect.request, payload=effect.payload, sound=sound, hold=effect.hold))
 
-    def feed(self, effect: FeedStage, data: bytes) -> None:
-        """Give a resident request more input."""
-        self.send(Append(request=effect.request, seq=effect.seq, data=data))
+    def feed(self, effect: FeedStage, data: bytes, frames: tuple[bytes, ...] = ()) -> None:
+        """Give a resident request a unit of input."""
+        self.send(
+            Append(
+                request=effect.request,
+                operation=effect.operation,
+                seq=effect.seq,
+                turn_seq=effect.turn_seq,
+                data=data + bytes(effect.pad) if effect.pad else data,
+                format=effect.format,
+                pad=effect.pad,
+                kind=effect.kind,
+                speech=effect.speech,
+                force_listen=effect.force_listen,
+                final=effect.final,
+                frames=frames,
+                model_turn=effect.model_turn,
+                turn=effect.turn,
+            )
+        )
 
     def confirm(self, effect: ConfirmRequest) -> None:
         """Let the outputs of a held request flow."""

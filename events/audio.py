@@ -38,12 +38,14 @@ class AudioFormat(Struct, frozen=True, gc=False):
 
 
 class SampleRef(Struct, frozen=True, gc=False):
-    """A span of a session's sample stream: `stream` is `in` or `out`; `start` and `size` count bytes.
+    """A span of a session's sample stream; `start` and `size` count bytes.
+
+    The streams are the sound that came `in` and went `out`, and pictures of the camera, `img`.
 
     The position is decided by the core from its own counter; the bytes lie beside the log.
     """
 
-    stream: Literal["in", "out"]
+    stream: Literal["in", "out", "img"]
     start: int
     size: int
 

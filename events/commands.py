@@ -153,7 +153,8 @@ class AppendAudio(ClientCommand, frozen=True, kw_only=True):
     of the client or of the level meter, used when the session has no server VAD (E3), or has one that cannot tell
     (`scored` False, F10). `wire_bytes` is the size
     as decoded from the wire, which the byte budget counts (E12). `overlap`, `force_listen` and `force_barge_in`
-    say what the client wants done with it during an answer (WIRE 6.4).
+    say what the client wants done with it during an answer (WIRE 6.4). `frames` are the sizes of pictures (JPEG or
+    PNG) that the camera took meanwhile; their bytes follow the sound (E7).
     """
 
     size: int
@@ -166,6 +167,7 @@ class AppendAudio(ClientCommand, frozen=True, kw_only=True):
     overlap: OverlapAction | None = None
     force_listen: bool = False
     force_barge_in: bool = False
+    frames: tuple[int, ...] = ()
 
 
 class CommitInput(ClientCommand, frozen=True, kw_only=True):
@@ -298,7 +300,20 @@ class StageReport(Command, frozen=True, kw_only=True):
 
 
 class StageAccepted(StageReport, frozen=True, kw_only=True):
-    """The stage took the request."""
+    """The stage took the request; with `operation`, all units of it up to this one (K8)."""
+
+    operation: int | None = None
+
+
+class StageRefused(StageReport, frozen=True, kw_only=True):
+    """The stage could not take this unit of a resident request, nor any that was sent behind it (E25).
+
+    Their numbers are not used up: the next unit has the number of this one. The request goes on.
+    """
+
+    operation: int
+    message: str
+    code: str = "runtime_append_failed"
 
 
 class StageTranscribed(StageReport, frozen=True, kw_only=True):
@@ -318,11 +333,37 @@ class StageProduced(StageReport, frozen=True, kw_only=True):
     """A piece of an answer: `text`, and `size` bytes of sound in the response's format (beside the command).
 
     `marks` are relative to the response, as far as the stage knows them, and may lie ahead of the sound.
+    `operation`: it comes of this unit, which is thereby accepted, and all before it. `model_turn`: the turn that
+    the model counts; None: that of the session.
     """
 
     text: str = ""
     size: int = 0
     marks: tuple[TextMark, ...] = ()
+    operation: int | None = None
+    model_turn: int | None = None
+
+
+Decision = Literal["listen", "speak", "end_of_turn"]
+"""What a resident model decides when it has worked off its units: to hear on, to speak on, to have done."""
+
+
+class StageSegmentFinished(StageReport, frozen=True, kw_only=True):
+    """A resident model has worked off all units up to `operation` and waits for more; its request goes on (G15).
+
+    `listen`: it has nothing to say (`reason` says why; `buffering`: it needs more before it can tell, G18; `abort`:
+    later stages were warmed for sound that does not come, G16). `speak`: it is in the middle of an answer, and
+    needs time to go by (G25). `end_of_turn`: it has said all (G14, G19). `usage` and `costs` are of this segment.
+    """
+
+    decision: Decision
+    operation: int | None = None
+    reason: str | None = None
+    model_turn: int | None = None
+    buffering: bool = False
+    abort: bool = False
+    usage: Usage = Usage()
+    costs: tuple[StageCost, ...] = ()
 
 
 class StageFinished(StageReport, frozen=True, kw_only=True):
@@ -373,8 +414,10 @@ AnyCommand = (
     | AckPlayback
     | UpdateSession
     | StageAccepted
+    | StageRefused
     | StageTranscribed
     | StageProduced
+    | StageSegmentFinished
     | StageFinished
     | StageFailed
     | StageReleased

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from .audio import AudioFormat, SampleRef
 from .config import JsonText, Sampling
+from .events import UnitKind
 from .items import Item
 
 
@@ -14,6 +15,7 @@ class TurnInput(Struct, frozen=True, kw_only=True):
     without a transcript is to be recognised by the pipeline (`StageTranscribed` for its item). `format` is what
     spoken output must be delivered in; `speaks` False asks for text only. `sampling` has one
     set for each stage of the model, `extras` the options that its stage half reads (persona, window, …).
+    `frames` are pictures that were taken while the user spoke.
     """
 
     session: str
@@ -29,6 +31,7 @@ class TurnInput(Struct, frozen=True, kw_only=True):
     seed: int = 0
     sampling: tuple[Sampling, ...] = ()
     extras: dict[str, JsonText] = {}
+    frames: tuple[SampleRef, ...] = ()
 
 
 class Effect(Struct, frozen=True, kw_only=True, tag=True):
@@ -44,11 +47,27 @@ class SubmitToStage(Effect, frozen=True, kw_only=True):
 
 
 class FeedStage(Effect, frozen=True, kw_only=True):
-    """Give a resident request more input; `ref` names the bytes, `seq` counts 1, 2, 3 … in the request."""
+    """Give a resident request one unit of input; the facts are those of `UnitTaken`.
+
+    The sound is the bytes of `refs`, and `pad` bytes of silence. What the model says because of it is delivered
+    in `format`. `turn`: the response that the unit is the last input of, with all that it should know; None while
+    the model decides by itself.
+    """
 
     request: str
-    ref: SampleRef
+    operation: int
     seq: int
+    turn_seq: int
+    refs: tuple[SampleRef, ...] = ()
+    pad: int = 0
+    kind: UnitKind = "audio"
+    speech: bool = False
+    force_listen: bool = False
+    final: bool = False
+    frames: tuple[SampleRef, ...] = ()
+    model_turn: int = 0
+    format: AudioFormat
+    turn: TurnInput | None = None
 
 
 class ConfirmRequest(Effect, frozen=True, kw_only=True):

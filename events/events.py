@@ -11,7 +11,17 @@ from typing import Literal
 from msgspec import Struct
 
 from .audio import AudioFormat, SampleRef, TextMark
-from .commands import ResponseOptions, StageCost, Usage
+from .commands import (
+    AppendAudio,
+    ClearInput,
+    CommitInput,
+    CreateItem,
+    CreateResponse,
+    ResponseOptions,
+    StageCost,
+    UpdateSession,
+    Usage,
+)
 from .config import Capabilities, Dialect, JsonText, Limits, Modality, SessionConfig
 from .errors import Detail
 from .items import Item, Message
@@ -23,6 +33,8 @@ SessionState = Literal["new", "open", "closing", "closed"]
 ResponseStatus = Literal["in_progress", "completed", "cancelled", "incomplete", "failed"]
 Basis = Literal["truncate", "ack", "playout"]
 PartKind = Literal["audio", "text"]
+UnitKind = Literal["audio", "silence", "conversation"]
+"""Sound of the user; time that goes by, so that the model can go on (G25); the conversation, to be answered."""
 
 
 class PlaybackCursor(Struct, frozen=True, gc=False):
@@ -218,6 +230,83 @@ class AudioReceived(Event, frozen=True, kw_only=True):
     """False: it is not kept for a commit (silence outside an utterance, or already fed)."""
     feed: str | None = None
     """The resident request that hears it at once; None: it is only buffered."""
+    frames: tuple[SampleRef, ...] = ()
+    """Pictures that came with it: one group, which one unit takes (E22)."""
+
+
+class UnitTaken(Event, frozen=True, kw_only=True):
+    """Input left the front of the buffer for a resident model: one unit of it, not yet accepted (E16-E20).
+
+    `operation` counts all units of the session and is never used again; `seq` counts 1, 2, 3 … the accepted units
+    of the request, `turn_seq` those of the turn in it (A8): the numbers of a unit that is given up are given again.
+    `refs` are its sound, oldest first, and `pad` the bytes of silence behind it, only ever at the end of a `final`
+    one. `response_id`: the announced response that it shall be answered by.
+    """
+
+    request: str
+    operation: int
+    seq: int
+    turn: int
+    turn_seq: int
+    refs: tuple[SampleRef, ...] = ()
+    pad: int = 0
+    kind: UnitKind = "audio"
+    speech: bool = False
+    force_listen: bool = False
+    final: bool = False
+    frames: tuple[SampleRef, ...] = ()
+    response_id: str | None = None
+
+
+class UnitsAccepted(Event, frozen=True, kw_only=True):
+    """The stage has all units up to `operation`: their numbers are used up, their bytes given back (K8)."""
+
+    operation: int
+
+
+class UnitsGivenUp(Event, frozen=True, kw_only=True):
+    """The unit `operation` and all behind it are lost: refused, or called off. They are not tried again (E25)."""
+
+    operation: int
+
+
+class UnitsReturned(Event, frozen=True, kw_only=True):
+    """The unit `operation` and all behind it are in front of the buffer again, as they were (E20)."""
+
+    operation: int
+
+
+class ContinuationPlanned(Event, frozen=True, kw_only=True):
+    """The model paused: unless sound comes, it is given a unit of silence at `due` (G25, G28).
+
+    `owner`: the response, or the model turn, whose continuations are counted.
+    """
+
+    request: str
+    owner: str
+    due: int
+
+
+class ContinuationDropped(Event, frozen=True, kw_only=True):
+    """The planned unit of silence is not given: sound came, or what it should continue is over (G27)."""
+
+
+HeldCommand = AppendAudio | CommitInput | ClearInput | UpdateSession | CreateItem | CreateResponse
+
+
+class CommandHeld(Event, frozen=True, kw_only=True):
+    """A command waits until the units that went before it are accepted (E33, E38, L1), and others behind it.
+
+    `ref` and `frames` are the places of the bytes that came with it.
+    """
+
+    command: HeldCommand
+    ref: SampleRef | None = None
+    frames: tuple[SampleRef, ...] = ()
+
+
+class HoldEnded(Event, frozen=True, kw_only=True):
+    """The command that was held longest is carried out, or refused, by the events that follow."""
 
 
 class SpeechStarted(PublicEvent, frozen=True, kw_only=True):
@@ -516,6 +605,14 @@ AnyEvent = (
     | ErrorReported
     | CommandSequenced
     | AudioReceived
+    | UnitTaken
+    | UnitsAccepted
+    | UnitsGivenUp
+    | UnitsReturned
+    | ContinuationPlanned
+    | ContinuationDropped
+    | CommandHeld
+    | HoldEnded
     | SpeechStarted
     | SpeechStopped
     | InputCommitted

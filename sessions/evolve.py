@@ -5,7 +5,7 @@ from typing import Any
 
 from antiphon.events import events as ev
 
-from . import fold_input, fold_life, fold_talk
+from . import fold_input, fold_life, fold_talk, fold_units
 from .state import Session
 
 
@@ -39,6 +39,14 @@ HANDLERS: Mapping[type[ev.Event], Callable[[Session, Any], None]] = {
     ev.SessionClosed: fold_life.session_closed,
     ev.CommandSequenced: fold_life.command_sequenced,
     ev.AudioReceived: fold_input.audio_received,
+    ev.UnitTaken: fold_units.unit_taken,
+    ev.UnitsAccepted: fold_units.units_accepted,
+    ev.UnitsGivenUp: fold_units.units_given_up,
+    ev.UnitsReturned: fold_units.units_returned,
+    ev.ContinuationPlanned: fold_units.continuation_planned,
+    ev.ContinuationDropped: fold_units.continuation_dropped,
+    ev.CommandHeld: fold_units.command_held,
+    ev.HoldEnded: fold_units.hold_ended,
     ev.SpeechStarted: fold_input.speech_started,
     ev.SpeechStopped: fold_input.speech_stopped,
     ev.InputCommitted: fold_input.input_committed,

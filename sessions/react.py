@@ -14,7 +14,10 @@ def react(session: Session, event: ev.AnyEvent, plugins: Registry = REGISTRY) ->
     """Return the effects of `event`; `session` is the state behind the whole transaction."""
     match event:
         case ev.AudioReceived(feed=str() as request, ref=ref):
-            return [fx.FeedStage(request=request, ref=ref, seq=session.input.fed)]
+            count, sound = session.input.fed, session.config.output_format
+            return [
+                fx.FeedStage(request=request, operation=count, seq=count, turn_seq=count, refs=(ref,), format=sound)
+            ]
         case ev.RequestSubmitted():
             return [_submit(session, event, plugins)]
         case ev.Interrupted(requests=requests) | ev.SessionClosing(requests=requests) if requests:

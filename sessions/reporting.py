@@ -37,6 +37,10 @@ def stage_transcribed(draft: Draft, report: cmd.StageTranscribed) -> None:
     )
 
 
+def segment_finished(_draft: Draft, _report: cmd.StageSegmentFinished) -> None:
+    """A resident model waits for more input (G14-G19)."""
+
+
 def stage_finished(draft: Draft, report: cmd.StageFinished) -> None:
     """End the response that the request served, and answer what waited behind it."""
     session = draft.session

@@ -11,14 +11,14 @@ import msgspec
 from msgspec import Struct, field
 
 from antiphon.events import ids
-from antiphon.events.audio import AudioFormat, TextMark
+from antiphon.events.audio import AudioFormat, SampleRef, TextMark
 from antiphon.events.config import Capabilities, Dialect, Limits, SessionConfig
-from antiphon.events.events import Basis, ResponseHead, TurnState
+from antiphon.events.events import Basis, HeldCommand, ResponseHead, TurnState, UnitTaken
 from antiphon.events.items import Item
 
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 3
+STATE_VERSION = 5
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
@@ -79,6 +79,77 @@ class Vad(Struct):
     floor: int = 0
 
 
+class Span(Struct, frozen=True, gc=False):
+    """Sound on its way to a resident model, all of one kind. `final`: it ends a commit (E16)."""
+
+    start: int
+    end: int
+    speech: bool
+    force_listen: bool
+    final: bool = False
+
+
+class Unit(Struct, frozen=True):
+    """A unit that the stage has not accepted yet, and when it was handed over."""
+
+    taken: UnitTaken
+    at: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the `in` and `img` streams that it holds."""
+        return sum(ref.size for ref in self.taken.refs) + sum(ref.size for ref in self.taken.frames)
+
+
+class Continuation(Struct, frozen=True):
+    """Units of silence for a model that paused (G25). `count` were given to `owner`; the next is given at `due`."""
+
+    request: str
+    owner: str
+    count: int = 0
+    due: int | None = None
+
+
+class Stream(Struct):
+    """The input of a resident model, unit by unit (E16-E22, N28).
+
+    `queue` is what waits to become units, oldest first, `groups` the pictures, one group for each unit. `seq` and
+    `turn_seq` (in the model turn `turn`) number the last accepted unit, `operation` the last one taken. `anchor` is
+    when the last accepted one was handed over (G28).
+    """
+
+    queue: list[Span] = field(default_factory=list[Span])
+    groups: list[tuple[SampleRef, ...]] = field(default_factory=list[tuple[SampleRef, ...]])
+    in_flight: list[Unit] = field(default_factory=list[Unit])
+    operation: int = 0
+    seq: int = 0
+    turn: int = 0
+    turn_seq: int = 0
+    anchor: int | None = None
+    continuation: Continuation | None = None
+
+    @property
+    def reserved(self) -> int:
+        """Bytes that wait or are not accepted yet (E13)."""
+        size = 0
+        for span in self.queue:
+            size += span.end - span.start
+        for unit in self.in_flight:
+            size += unit.size
+        for group in self.groups:
+            for ref in group:
+                size += ref.size
+        return size
+
+
+class Held(Struct, frozen=True):
+    """A command that waits for units in flight, and the places of its bytes (E38)."""
+
+    command: HeldCommand
+    ref: SampleRef | None = None
+    frames: tuple[SampleRef, ...] = ()
+
+
 class Input(Struct):
     """What the user sent and nobody has answered. Positions are bytes of the `in` stream.
 
@@ -100,6 +171,7 @@ class Input(Struct):
     overlap_ms: int = 0
     fed: int = 0
     vad: Vad = field(default_factory=Vad)
+    stream: Stream = field(default_factory=Stream)
 
     @property
     def keep_from(self) -> int:
@@ -108,8 +180,8 @@ class Input(Struct):
 
     @property
     def reserved(self) -> int:
-        """Bytes held: buffered, or committed and unanswered (P27)."""
-        return self.position - self.start + self.retained
+        """Bytes held: buffered, committed and unanswered, or on their way to a resident model (P27)."""
+        return self.position - self.start + self.retained + self.stream.reserved
 
 
 class Output(Struct):
@@ -249,6 +321,7 @@ class Session(Struct):
     conversation: Conversation = field(default_factory=Conversation)
     requests: dict[str, Request] = field(default_factory=dict[str, Request])
     counters: Counters = field(default_factory=Counters)
+    held: list[Held] = field(default_factory=list[Held])
 
     @property
     def epoch(self) -> int:
@@ -289,6 +362,9 @@ def copy(session: Session) -> Session:
     twin.turn = _copy.copy(session.turn)
     twin.input = _copy.copy(session.input)
     twin.input.vad = _copy.copy(session.input.vad)
+    stream = twin.input.stream = _copy.copy(session.input.stream)
+    stream.queue, stream.groups = list(stream.queue), list(stream.groups)
+    stream.in_flight = list(stream.in_flight)
     twin.output = _copy.copy(session.output)
     twin.response = _copy.copy(session.response)
     twin.others = {key: _copy.copy(response) for key, response in session.others.items()}
@@ -296,6 +372,7 @@ def copy(session: Session) -> Session:
     twin.conversation = Conversation(list(session.conversation.order), dict(session.conversation.entries))
     twin.requests = dict(session.requests)
     twin.counters = _copy.copy(session.counters)
+    twin.held = list(session.held)
     return twin
 
 

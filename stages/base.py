@@ -12,13 +12,24 @@ from antiphon.events.commands import (
     StageFinished,
     StageLost,
     StageProduced,
+    StageRefused,
     StageReleased,
+    StageSegmentFinished,
     StageTranscribed,
 )
 from antiphon.events.effects import TurnInput
+from antiphon.events.events import UnitKind
 
 AnyReport = (
-    StageAccepted | StageTranscribed | StageProduced | StageFinished | StageFailed | StageReleased | StageLost
+    StageAccepted
+    | StageRefused
+    | StageTranscribed
+    | StageProduced
+    | StageSegmentFinished
+    | StageFinished
+    | StageFailed
+    | StageReleased
+    | StageLost
 )
 
 
@@ -35,11 +46,34 @@ class Submit(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Append(Struct, frozen=True, kw_only=True, tag=True):
-    """More input for a resident request; `seq` counts 1, 2, 3 …; an old number is ignored."""
+    """One unit of input for a resident request (BEHAVIOURS A8, E16-E25, K5).
+
+    `data` is its sound; the last `pad` bytes of it are silence that fills up the `final` unit of a commit. It is
+    empty for a unit of kind "conversation", and may be for one that only holds `frames` (JPEG or PNG). `operation`
+    names the unit: one that was seen before is ignored. `seq` counts 1, 2, 3 … the units of the request that were
+    accepted, `turn_seq` those of its model turn `model_turn`; a stage that maps them to places on a timeline
+    refuses (`StageRefused`) a number that is not the next one. What is said because of the unit is delivered in
+    `format`. `turn`: the unit is the last one of this response, which is announced and waits for its content.
+
+    Units come without waiting for each other. Each is answered, by `StageAccepted`, by an output that names its
+    operation, or by `StageRefused`; an answer to one answers all before it. Behind a refused unit, those that
+    were under way already are not taken either, and the next one has the refused one's number again.
+    """
 
     request: str
+    operation: int
     seq: int
+    turn_seq: int
     data: bytes
+    format: AudioFormat
+    pad: int = 0
+    kind: UnitKind = "audio"
+    speech: bool = False
+    force_listen: bool = False
+    final: bool = False
+    frames: tuple[bytes, ...] = ()
+    model_turn: int = 0
+    turn: TurnInput | None = None
 
 
 class Confirm(Struct, frozen=True, kw_only=True, tag=True):
@@ -80,7 +114,10 @@ class Stage(Protocol):
     `handle` is called by the host, one message at a time, and must return quickly: long work belongs to the
     stage's own threads. A report for a request follows this grammar: `StageAccepted`, then any number of
     `StageTranscribed` and `StageProduced`, then one of `StageFinished` or `StageFailed`; `StageReleased` once,
-    after `Abort` or `Release`. An exception out of `handle` is a fault of the stage: the host fails the request.
+    after `Abort` or `Release`. A resident request (`payload.response_id` None) does not finish: between its
+    acceptance and its end, each of its units is answered (see `Append`), and `StageSegmentFinished` says what the
+    model decides when it has worked off what it has. An exception out of `handle` is a fault of the stage: the
+    host fails the request.
     """
 
     @property

@@ -16,17 +16,17 @@ from antiphon.events.effects import (
     AbortRequests,
     AnyEffect,
     ConfirmRequest,
-    FeedStage,
     ReleaseRequests,
     SubmitToStage,
     TurnInput,
 )
 from antiphon.events.items import AudioPart, Item, Message, TextPart
 from antiphon.events.log import SampleWrite, Unavailable
-from antiphon.stages.base import Abort, Append, Confirm, Release, Submit
+from antiphon.stages.base import Abort, Confirm, Release, Submit
 from antiphon.stages.scripted import Hang, ScriptedStage
 
 from .worlds import settle
+from tests.stages.units import fed, unit
 
 pytestmark = pytest.mark.anyio
 
@@ -101,14 +101,14 @@ async def test_each_effect_becomes_its_message() -> None:
     async with bench() as here:
         effects: list[AnyEffect] = [
             submit(),
-            FeedStage(request="s.e0.turn0", ref=SampleRef("in", 100, 4), seq=1),
+            fed("s.e0.turn0", SampleRef("in", 100, 4), 1),
             ConfirmRequest(request="s.e0.turn0"),
             AbortRequests(requests=("a",)),
             ReleaseRequests(requests=("b",)),
         ]
         here.desk.execute(effects)
         assert here.stage.messages[1:] == [
-            Append(request="s.e0.turn0", seq=1, data=b"abcd"),
+            unit("s.e0.turn0", 1, b"abcd"),
             Confirm(request="s.e0.turn0"),
             Abort(requests=("a",)),
             Release(requests=("b",)),

@@ -19,7 +19,9 @@ from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.commands import StageProduced, StageReleased
 from antiphon.events.effects import TurnInput
 from antiphon.events.items import AudioPart, Message
-from antiphon.stages.base import Abort, AnyMessage, Append, Confirm, Release, Submit
+from antiphon.stages.base import Abort, AnyMessage, Confirm, Release, Submit
+
+from tests.stages.units import unit
 
 SAID = [HostReady(), HostUnavailable("no"), StageReleased(request="r"), StageProduced(request="r", size=3)]
 
@@ -34,7 +36,7 @@ PAYLOAD = TurnInput(
 )
 MESSAGES: list[AnyMessage] = [
     Submit(request="r", payload=PAYLOAD, sound=((SampleRef("in", 0, 2), b"\0\xff"),), hold=True),
-    Append(request="r", seq=1, data=b"\0\1"),
+    unit("r", 1, b"\0\1"),
     Confirm(request="r"),
     Abort(requests=("a", "b")),
     Release(requests=()),

@@ -28,11 +28,13 @@ from antiphon.events.commands import (
     StageProduced,
     StageReleased,
 )
-from antiphon.events.effects import AbortRequests, FeedStage, ReleaseRequests, SubmitToStage, TurnInput
+from antiphon.events.effects import AbortRequests, ReleaseRequests, SubmitToStage, TurnInput
 from antiphon.events.items import AudioPart, Message
 from antiphon.stages.base import AnyMessage, AnyReport, Report, StageUnavailable
 from antiphon.stages.echo import EchoStage
 from antiphon.stages.scripted import Crash, ScriptedStage
+
+from tests.stages.units import fed
 
 pytestmark = pytest.mark.anyio
 
@@ -115,7 +117,7 @@ async def test_every_host_carries_messages_and_reports_in_order_to_the_loops_thr
         host.release(ReleaseRequests(requests=("s.e0.turn0",)))
         host.submit(turn("s.e0", response_id=None), ())
         for seq in range(1, 4):
-            host.feed(FeedStage(request="s.e0", ref=SampleRef("in", 0, 4), seq=seq), bytes([seq]) * 4)
+            host.feed(fed("s.e0", SampleRef("in", 0, 4), seq), bytes([seq]) * 4)
         host.abort(AbortRequests(requests=("s.e0", "never.heard.of")))
         await desk.until(StageReleased, 3)
         assert [sound for _, sound in desk.said if sound][-3:] == [b"\1" * 4, b"\2" * 4, b"\3" * 4]
@@ -360,7 +362,7 @@ async def test_much_at_once_in_both_directions() -> None:
         host.submit(turn("s.e0", response_id=None), ())
         for seq in range(1, 401):
             data = bytes([seq & 255]) * 20_000
-            host.feed(FeedStage(request="s.e0", ref=SampleRef("in", 0, 20_000), seq=seq), data)
+            host.feed(fed("s.e0", SampleRef("in", 0, 20_000), seq), data)
         await desk.until(StageProduced, 400)
         assert [sound[0] for _, sound in desk.said if sound] == [seq & 255 for seq in range(1, 401)]
 

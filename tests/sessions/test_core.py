@@ -41,6 +41,8 @@ def test_a_session_that_does_not_exist_decides_nothing(kind: type[cmd.Command]) 
         cmd.StageFailed(request="r", code="c", message="m"),
         cmd.StageReleased(request="r"),
         cmd.StageLost(request="r"),
+        cmd.StageRefused(request="r", operation=1, message="m"),
+        cmd.StageSegmentFinished(request="r", decision="listen"),
     ]
     for command in examples:
         if type(command) is kind:

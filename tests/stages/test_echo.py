@@ -13,8 +13,10 @@ from antiphon.events.commands import (
 )
 from antiphon.events.effects import TurnInput
 from antiphon.events.items import AudioPart, Item, Message, TextPart
-from antiphon.stages.base import Abort, AnyReport, Append, Confirm, Release, Submit
+from antiphon.stages.base import Abort, AnyReport, Confirm, Release, Submit
 from antiphon.stages.echo import PIECE_MS, EchoStage
+
+from tests.stages.units import unit
 
 RATE = 16_000
 
@@ -115,10 +117,10 @@ def test_a_resident_request_gives_back_every_piece_at_once() -> None:
     said = Said()
     said.stage.handle(Submit(request="q", payload=payload(response_id=None)))
     for seq, piece in enumerate((b"\1\2", b"\3\4"), 1):
-        said.stage.handle(Append(request="q", seq=seq, data=piece))
+        said.stage.handle(unit("q", seq, piece))
         assert said.reports[-1][1] == piece
     said.stage.handle(Abort(requests=("q",)))
-    said.stage.handle(Append(request="q", seq=3, data=b"\5\6"))
+    said.stage.handle(unit("q", 3, b"\5\6"))
     assert said.kinds == [StageAccepted, StageProduced, StageProduced, StageReleased]
 
 

@@ -8,7 +8,7 @@ from antiphon.events.audio import AudioFormat
 from antiphon.events.commands import StageFinished, StageProduced, StageTranscribed
 from antiphon.events.effects import TurnInput
 from antiphon.events.items import AudioPart, Message
-from antiphon.stages.base import Abort, AnyReport, Append, Confirm, Release, Submit
+from antiphon.stages.base import Abort, AnyReport, Confirm, Release, Submit
 from antiphon.stages.scripted import (
     Crash,
     Crashed,
@@ -26,6 +26,8 @@ from antiphon.stages.scripted import (
     Sleep,
     Transcribe,
 )
+
+from tests.stages.units import unit
 
 
 class Hands:
@@ -104,9 +106,9 @@ def test_it_waits_for_cues_for_the_clock_and_for_sound() -> None:
     assert len(play.names) == 2
     play.clock.move(1)
     assert len(play.names) == 3
-    play.stage.handle(Append(request="q", seq=1, data=b"ab"))
+    play.stage.handle(unit("q", 1, b"ab"))
     assert len(play.names) == 3
-    play.stage.handle(Append(request="q", seq=2, data=b"cd"))
+    play.stage.handle(unit("q", 2, b"cd"))
     assert play.names[-1] == "Finished"
 
 
