@@ -366,6 +366,22 @@ class StageSegmentFinished(StageReport, frozen=True, kw_only=True):
     costs: tuple[StageCost, ...] = ()
 
 
+class StageCalled(StageReport, frozen=True, kw_only=True):
+    """A piece of a function call that the model asks for, after everything that it says in the same answer.
+
+    `index` counts the calls of an answer, from 0. The first piece of a call names the function, and the call
+    (`call_id` empty: the session names it); `arguments` is the next piece of the model's raw JSON text; `final`
+    marks the last piece. `ends`: the answer is complete with it although the request goes on (a resident model).
+    """
+
+    index: int = 0
+    name: str = ""
+    call_id: str = ""
+    arguments: str = ""
+    final: bool = True
+    ends: bool = False
+
+
 class StageFinished(StageReport, frozen=True, kw_only=True):
     """The answer is complete. `stop` is `stop` or the limit that was hit."""
 
@@ -418,6 +434,7 @@ AnyCommand = (
     | StageTranscribed
     | StageProduced
     | StageSegmentFinished
+    | StageCalled
     | StageFinished
     | StageFailed
     | StageReleased

@@ -16,6 +16,7 @@ class TurnInput(Struct, frozen=True, kw_only=True):
     spoken output must be delivered in; `speaks` False asks for text only. `sampling` has one
     set for each stage of the model, `extras` the options that its stage half reads (persona, window, …).
     `frames` are pictures that were taken while the user spoke.
+    `tools` and `tool_choice` are JSON, spelled as the wire shows them.
     """
 
     session: str
@@ -32,6 +33,8 @@ class TurnInput(Struct, frozen=True, kw_only=True):
     sampling: tuple[Sampling, ...] = ()
     extras: dict[str, JsonText] = {}
     frames: tuple[SampleRef, ...] = ()
+    tools: JsonText = "[]"
+    tool_choice: JsonText = '"auto"'
 
 
 class Effect(Struct, frozen=True, kw_only=True, tag=True):

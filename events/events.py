@@ -24,7 +24,7 @@ from .commands import (
 )
 from .config import Capabilities, Dialect, JsonText, Limits, Modality, SessionConfig
 from .errors import Detail
-from .items import Item, Message
+from .items import FunctionCall, Item, Message
 
 TurnState = Literal[
     "idle", "user_speaking", "user_committed", "assistant_generating", "assistant_playing", "barge_in"
@@ -450,6 +450,10 @@ class ResponseDrains(Event, frozen=True, kw_only=True):
     response_id: str
 
 
+class CreationAbsorbed(Event, frozen=True, kw_only=True):
+    """The client asked for the answer that follows its function outputs by itself (WIRE 7.4)."""
+
+
 class AnswerDeferred(Event, frozen=True, kw_only=True):
     """An answer is due and waits for the end of the one that runs or plays (F21, WIRE 6.2)."""
 
@@ -517,6 +521,44 @@ class TextDelta(PublicEvent, frozen=True, kw_only=True):
     epoch: int
 
 
+class OutputEnded(PublicEvent, frozen=True, kw_only=True):
+    """What a response says is complete, and function calls follow: its message item and content part close."""
+
+    response_id: str
+    item: Message
+    previous_item_id: str | None
+    part: PartKind
+    text: str
+
+
+class CallStarted(PublicEvent, frozen=True, kw_only=True):
+    """The model begins to ask for a function call: an item of the response is open."""
+
+    response_id: str
+    output_index: int
+    item: FunctionCall
+    previous_item_id: str | None
+
+
+class CallDelta(PublicEvent, frozen=True, kw_only=True):
+    """The next piece of the arguments of the call that is open."""
+
+    response_id: str
+    output_index: int
+    item_id: str
+    call_id: str
+    arguments: str
+
+
+class CallEnded(PublicEvent, frozen=True, kw_only=True):
+    """The call is complete: `item` has all of its arguments."""
+
+    response_id: str
+    output_index: int
+    item: FunctionCall
+    previous_item_id: str | None
+
+
 class Failure(Struct, frozen=True):
     """Why a response failed."""
 
@@ -527,7 +569,8 @@ class Failure(Struct, frozen=True):
 class ResponseEnded(PublicEvent, frozen=True, kw_only=True):
     """The one terminal of a response. `item` None: it had nothing to say. `text` is all that was produced.
 
-    `cause` is the engine's own word for a cancellation; `reason` the client's (WIRE 3.4).
+    `item_done`: the item was closed before (`OutputEnded`). `calls` are the function calls that it completed, `cut`
+    is one that it did not. `cause` is the engine's own word for a cancellation; `reason` the client's (WIRE 3.4).
     """
 
     session: str
@@ -535,6 +578,9 @@ class ResponseEnded(PublicEvent, frozen=True, kw_only=True):
     status: ResponseStatus
     item: Message | None
     text: str
+    item_done: bool = False
+    calls: tuple[FunctionCall, ...] = ()
+    cut: FunctionCall | None = None
     previous_item_id: str | None = None
     reason: str | None = None
     cause: str | None = None
@@ -628,6 +674,7 @@ AnyEvent = (
     | ItemTruncated
     | ResponseCreated
     | ResponseDrains
+    | CreationAbsorbed
     | AnswerDeferred
     | RequestSubmitted
     | RequestAccepted
@@ -636,6 +683,10 @@ AnyEvent = (
     | OutputStarted
     | AudioDelta
     | TextDelta
+    | OutputEnded
+    | CallStarted
+    | CallDelta
+    | CallEnded
     | ResponseEnded
     | Interrupted
     | HistoryCut

@@ -27,6 +27,9 @@ _NO_OPTIONS = cmd.ResponseOptions()
 def create_response(draft: Draft, command: cmd.CreateResponse) -> None:
     """Answer because the client asks (G6)."""
     session = draft.session
+    if session.turn.absorbs:
+        draft.emit(ev.CreationAbsorbed())
+        return
     _check_create(draft, command.options)
     if session.auto:
         refuse("response_create_without_input", "The model decides on its own when to speak.")
@@ -140,6 +143,18 @@ def live(session: Session, request: str) -> Request | None:
     """Return a request that may still produce something; its absence is the fence (DESIGN 3)."""
     known = session.requests.get(request)
     return known if known is not None and known.phase in LIVE else None
+
+
+def answers(session: Session, request: str) -> bool:
+    """Return whether what a request produces now belongs to an answer: an open one, or one that it may open.
+
+    A resident request may open one when none is active. What a turn's request makes behind the end of its response
+    is late, and opens no second one (G39).
+    """
+    known = live(session, request)
+    if known is None:
+        return False
+    return session.served_by(request) is not None or (session.response is None and known.response_id is None)
 
 
 def cancel_response(draft: Draft, command: cmd.CancelResponse) -> None:

@@ -8,6 +8,7 @@ from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.items import FunctionCall, FunctionOutput, Item
 
+from .answering import answer
 from .draft import Draft
 from .refusal import refuse
 from .state import Session
@@ -21,6 +22,8 @@ def create_item(draft: Draft, command: cmd.CreateItem) -> None:
     item = _checked(draft, command.item)
     previous = _place(session, command.previous_item_id)
     draft.emit(ev.ItemCreated(number=draft.number, count=3, item=item, previous_item_id=previous))
+    if isinstance(item, FunctionOutput) and draft.session.turn.absorbs:
+        answer(draft)
 
 
 def _checked(draft: Draft, item: Item) -> Item:
@@ -46,14 +49,15 @@ def _calls(session: Session) -> set[str]:
 
 def _promised(session: Session) -> set[str | None]:
     """Return the ids that clients were told and that are not items yet: of an open utterance and of answers."""
-    return {session.input.item_id, *(response.head.item_id for response in session.open_responses)}
+    return {session.input.item_id, *(item for response in session.open_responses for item in response.items)}
 
 
 def _check_output(session: Session, output: FunctionOutput) -> None:
-    items = (entry.item for entry in session.conversation.entries.values())
+    items = [entry.item for entry in session.conversation.entries.values()]
     answered = {item.call_id for item in items if isinstance(item, FunctionOutput)}
-    if output.call_id not in _calls(session):
-        refuse("invalid_function_call_output", "There is no call of this id.", "item.call_id")
+    complete = {item.call_id for item in items if isinstance(item, FunctionCall) and item.status == "completed"}
+    if output.call_id not in complete:
+        refuse("invalid_function_call_output", "There is no complete call of this id.", "item.call_id")
     if output.call_id in answered:
         refuse("invalid_function_call_output", "The call has an output already.", "item.output")
 
@@ -86,7 +90,7 @@ def delete_item(draft: Draft, command: cmd.DeleteItem) -> None:
     """Take an item out, unless it is being spoken (WIRE 2.9)."""
     session = draft.session
     item = _known(session, command.item_id, "deleting")
-    if any(item.id == response.head.item_id for response in session.open_responses):
+    if any(item.id in response.items for response in session.open_responses):
         refuse("item_in_progress", "The item belongs to a response that is running.", "item_id")
     draft.emit(ev.ItemDeleted(number=draft.number, count=1, item_id=item.id))
 

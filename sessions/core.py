@@ -9,6 +9,7 @@ from antiphon.events.log import Transaction
 
 from . import (
     answering,
+    calling,
     committing,
     conversing,
     deferring,
@@ -52,6 +53,7 @@ CONTROLS: Mapping[type[cmd.Command], Handler] = {
     cmd.StageTranscribed: reporting.stage_transcribed,
     cmd.StageProduced: speaking.stage_produced,
     cmd.StageSegmentFinished: reporting.segment_finished,
+    cmd.StageCalled: calling.stage_called,
     cmd.StageFinished: reporting.stage_finished,
     cmd.StageFailed: reporting.stage_failed,
     cmd.StageReleased: reporting.stage_released,

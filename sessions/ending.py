@@ -39,7 +39,10 @@ def end_response(
             session=session.id,
             head=response.head,
             status=status,
-            item=_final_item(response, playout, status),
+            item=final_item(response, playout, status),
+            item_done=response.said is not None,
+            calls=response.calls,
+            cut=response.calling.item("incomplete") if response.calling is not None else None,
             text=response.text,
             previous_item_id=response.previous_item_id,
             reason=reason,
@@ -55,7 +58,9 @@ def end_response(
 
 
 def _terminal_count(response: Response) -> int:
-    """Messages of a terminal in the duplex dialect: part and item endings, if open; done; rate limits."""
+    """Messages of a terminal in the duplex dialect: endings of what is open; done; rate limits."""
+    if response.calling is not None:
+        return 5
     if response.phase != "speaking":
         return 2
     return 7 if response.head.part == "audio" else 6
@@ -68,10 +73,12 @@ def _committed(session: Session, playout: Playout) -> str:
     return history_of(playout, session.config.playback_policy)
 
 
-def _final_item(response: Response, playout: Playout | None, status: ev.ResponseStatus) -> Message | None:
-    if response.phase != "speaking" or playout is None:
+def final_item(response: Response, playout: Playout | None, status: ev.ResponseStatus) -> Message | None:
+    """Return the message of a response that ends with `status`, cut where it was cut; None: it said nothing."""
+    if playout is None:
         return None
     head = response.head
+    status = "completed" if response.said is not None else status
     part = (
         AudioPart(response.text, None, head.output_format.rate, playout.sent_ms)
         if head.part == "audio"

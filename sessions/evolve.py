@@ -5,7 +5,7 @@ from typing import Any
 
 from antiphon.events import events as ev
 
-from . import fold_input, fold_life, fold_talk, fold_units
+from . import fold_calls, fold_input, fold_life, fold_talk, fold_units
 from .state import Session
 
 
@@ -68,6 +68,11 @@ HANDLERS: Mapping[type[ev.Event], Callable[[Session, Any], None]] = {
     ev.OutputStarted: fold_talk.output_started,
     ev.AudioDelta: fold_talk.audio_delta,
     ev.TextDelta: fold_talk.text_delta,
+    ev.OutputEnded: fold_calls.output_ended,
+    ev.CallStarted: fold_calls.call_started,
+    ev.CallDelta: fold_calls.call_delta,
+    ev.CallEnded: fold_calls.call_ended,
+    ev.CreationAbsorbed: fold_calls.creation_absorbed,
     ev.ResponseEnded: fold_talk.response_ended,
     ev.Interrupted: fold_talk.interrupted,
     ev.HistoryCut: fold_talk.history_cut,
@@ -106,6 +111,10 @@ ACTIVITY: frozenset[type[ev.Event]] = frozenset(
         ev.OutputStarted,
         ev.AudioDelta,
         ev.TextDelta,
+        ev.OutputEnded,
+        ev.CallStarted,
+        ev.CallDelta,
+        ev.CallEnded,
         ev.ResponseEnded,
         ev.Interrupted,
         ev.HistoryCut,

@@ -3,10 +3,12 @@
 import msgspec
 
 from antiphon.events import events as ev
-from antiphon.events.items import AudioPart, Item, Message, TextPart, is_user
+from antiphon.events.items import AudioPart, Message, TextPart, is_user
 
 from . import phases
+from .fold_calls import call_deleted, output_given, response_called
 from .fold_input import count_item, drop_deferred, let_go
+from .folding import insert, opened
 from .phases import move
 from .playback import history_of, start_of
 from .state import KEPT_PLAYOUTS, Entry, Playout, Request, Response, Session, next_response_number
@@ -16,9 +18,10 @@ def item_created(session: Session, event: ev.ItemCreated) -> None:
     item = event.item
     count_item(session, item.id)
     session.started = True
-    _insert(session, item, event.previous_item_id)
+    insert(session, item, event.previous_item_id)
     if not isinstance(item, Message) or is_user(item):
         session.turn.unanswered += 1
+        output_given(session, item)
 
 
 def item_deleted(session: Session, event: ev.ItemDeleted) -> None:
@@ -28,7 +31,7 @@ def item_deleted(session: Session, event: ev.ItemDeleted) -> None:
         if response.previous_item_id == event.item_id:
             response.previous_item_id = order[at - 1] if at else None
     del order[at]
-    del session.conversation.entries[event.item_id]
+    call_deleted(session, session.conversation.entries.pop(event.item_id).item)
     for key, playout in list(session.playouts.items()):
         if playout.item_id == event.item_id:
             del session.playouts[key]
@@ -65,7 +68,7 @@ def response_created(session: Session, event: ev.ResponseCreated) -> None:
 
 
 def response_drains(session: Session, event: ev.ResponseDrains) -> None:
-    response = _open(session, event.response_id)
+    response = opened(session, event.response_id)
     response.phase = move(phases.RESPONSE, response.phase, event)
     session.others[event.response_id] = response
     session.response = None
@@ -104,11 +107,11 @@ def request_to(session: Session, request: str, event: ev.AnyEvent) -> None:
 
 
 def output_started(session: Session, event: ev.OutputStarted) -> None:
-    response = _open(session, event.response_id)
+    response = opened(session, event.response_id)
     response.phase = move(phases.RESPONSE, response.phase, event)
     response.first_output_at = session.now
     if not response.aside:
-        _insert(session, event.item, event.previous_item_id, heard="")
+        insert(session, event.item, event.previous_item_id, heard="")
     head = response.head
     session.playouts[head.id] = Playout(
         response_id=head.id,
@@ -129,18 +132,18 @@ def audio_delta(session: Session, event: ev.AudioDelta) -> None:
     playout.sent += event.ref.size
     if event.text:
         playout.text += event.text
-        _open(session, event.response_id).text += event.text
+        opened(session, event.response_id).text += event.text
     if event.marks:
         playout.marks += event.marks
 
 
 def text_delta(session: Session, event: ev.TextDelta) -> None:
-    _open(session, event.response_id).text += event.text
+    opened(session, event.response_id).text += event.text
     session.playouts[event.response_id].text += event.text
 
 
 def response_ended(session: Session, event: ev.ResponseEnded) -> None:
-    response = _open(session, event.head.id)
+    response = opened(session, event.head.id)
     move(phases.RESPONSE, response.phase, event)
     active = response is session.response
     if active:
@@ -148,6 +151,8 @@ def response_ended(session: Session, event: ev.ResponseEnded) -> None:
         _turn_ended(session, event)
     else:
         del session.others[event.head.id]
+    if not response.aside:
+        response_called(session, event)
     playout = session.playouts.get(event.head.id)
     if event.item is None or playout is None:
         return
@@ -156,9 +161,10 @@ def response_ended(session: Session, event: ev.ResponseEnded) -> None:
         return
     if active and playout.sent and playout.cap_ms is None:
         session.turn.state = "assistant_playing"
-    session.conversation.entries[event.item.id] = Entry(
-        event.item, history_of(playout, session.config.playback_policy)
-    )
+    if not event.item_done:
+        session.conversation.entries[event.item.id] = Entry(
+            event.item, history_of(playout, session.config.playback_policy)
+        )
 
 
 def _turn_ended(session: Session, event: ev.ResponseEnded) -> None:
@@ -198,13 +204,6 @@ def playback_acknowledged(session: Session, event: ev.PlaybackAcknowledged) -> N
     _keep_heard(session, playout, event.history)
 
 
-def _open(session: Session, response_id: str) -> Response:
-    response = session.open_response(response_id)
-    if response is None:
-        raise phases.IllegalTransition(f"no response {response_id!r} is open")
-    return response
-
-
 def _cap(playout: Playout, ms: int, basis: ev.Basis, at: int) -> None:
     playout.cap_ms, playout.cap_basis = ms, basis
     playout.cut_at = at if playout.cut_at is None else playout.cut_at
@@ -233,11 +232,3 @@ def shortened(item: Message, text: str, ms: int) -> Message:
         for part in item.content
     )
     return msgspec.structs.replace(item, content=content)
-
-
-def _insert(session: Session, item: Item, previous: str | None, heard: str | None = None) -> None:
-    conversation = session.conversation
-    order = conversation.order
-    at = 0 if previous is None else order.index(previous) + 1
-    order.insert(at, item.id)
-    conversation.entries[item.id] = Entry(item, heard)

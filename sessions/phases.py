@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 from antiphon.events.events import (
     AttachmentConfirmed,
     AttachmentWithdrawn,
+    CallStarted,
     EngineRestarted,
     Event,
     InputCleared,
@@ -16,6 +17,7 @@ from antiphon.events.events import (
     InputDiscarded,
     InputDropped,
     Interrupted,
+    OutputEnded,
     OutputStarted,
     RequestAccepted,
     RequestFinished,
@@ -36,7 +38,7 @@ from antiphon.events.events import (
 SessionPhase = Literal["new", "open", "closing", "closed"]
 AttachmentPhase = Literal["absent", "unheard", "serving"]
 InputPhase = Literal["silent", "speaking", "stopped"]
-ResponsePhase = Literal["absent", "created", "speaking"]
+ResponsePhase = Literal["absent", "created", "speaking", "calling"]
 RequestPhase = Literal["unknown", "submitted", "accepted", "leaving", "gone"]
 
 LIVE: frozenset[RequestPhase] = frozenset({"submitted", "accepted"})
@@ -95,8 +97,14 @@ INPUT: Table[InputPhase] = {
 
 RESPONSE: Table[ResponsePhase] = {
     "absent": {ResponseCreated: "created"},
-    "created": {OutputStarted: "speaking", ResponseDrains: "created", ResponseEnded: "absent"},
-    "speaking": {ResponseDrains: "speaking", ResponseEnded: "absent"},
+    "created": {
+        OutputStarted: "speaking",
+        CallStarted: "calling",
+        ResponseDrains: "created",
+        ResponseEnded: "absent",
+    },
+    "speaking": {OutputEnded: "calling", ResponseDrains: "speaking", ResponseEnded: "absent"},
+    "calling": {CallStarted: "calling", ResponseDrains: "calling", ResponseEnded: "absent"},
 }
 
 REQUEST: Table[RequestPhase] = {

@@ -51,5 +51,7 @@ def _submit(session: Session, event: ev.RequestSubmitted, plugins: Registry) -> 
             seed=event.epoch * 1000 + event.turn,
             sampling=plugin.sampling(config),
             extras=config.extras,
+            tools=answered.tools if answered else config.tools,
+            tool_choice=answered.tool_choice if answered else config.tool_choice,
         ),
     )

@@ -5,7 +5,7 @@ from antiphon.events import events as ev
 from antiphon.events.audio import SampleRef
 from antiphon.events.items import Message
 
-from .answering import live, open_response
+from .answering import answers, open_response
 from .draft import Draft
 from .playback import cursor
 from .state import Response, Session
@@ -14,15 +14,14 @@ from .state import Response, Session
 def stage_produced(draft: Draft, report: cmd.StageProduced) -> None:
     """Turn a piece of an answer into a delta; the first one opens item and part."""
     session = draft.session
-    known = live(session, report.request)
-    response = session.served_by(report.request)
-    if known is None or (response is None and (session.response is not None or known.response_id is not None)):
+    if not answers(session, report.request):
         return
+    response = session.served_by(report.request)
     speaks = session.config.speaks if response is None else response.head.part == "audio"
     # A response of text has no place for sound, whatever the stage made.
     sounds = speaks and report.size > 0
-    if not (report.text or sounds):
-        return
+    if not (report.text or sounds) or (response is not None and response.phase == "calling"):
+        return  # nothing to say, or said too late: calls come last (WIRE 3.3)
     if response is None:
         open_response(draft, request=report.request)
         session = draft.session

@@ -14,7 +14,7 @@ from antiphon.events import ids
 from antiphon.events.audio import AudioFormat, SampleRef, TextMark
 from antiphon.events.config import Capabilities, Dialect, Limits, SessionConfig
 from antiphon.events.events import Basis, HeldCommand, ResponseHead, TurnState, UnitTaken
-from antiphon.events.items import Item
+from antiphon.events.items import FunctionCall, Item, ItemStatus, Message
 
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
@@ -67,6 +67,10 @@ class Turn(Struct):
     unanswered: int = 0
     deferred: int = 0
     state: TurnState = "idle"
+    awaited: tuple[str, ...] = ()
+    """Calls of the last response that has any, which have no output yet."""
+    absorbs: bool = False
+    """The session answered function outputs by itself: the client's request for that answer is still to come."""
 
 
 class Vad(Struct):
@@ -190,10 +194,27 @@ class Output(Struct):
     position: int = 0
 
 
+class Calling(Struct):
+    """The function call that a response is writing."""
+
+    index: int
+    item_id: str
+    call_id: str
+    name: str
+    arguments: str = ""
+
+    def item(self, status: ItemStatus) -> FunctionCall:
+        """Return the call as an item, with the arguments so far."""
+        return FunctionCall(
+            id=self.item_id, call_id=self.call_id, name=self.name, arguments=self.arguments, status=status
+        )
+
+
 class Response(Struct):
     """A response that is open: it owes its one terminal.
 
-    `previous_item_id` is the item that its message stands behind: the last one when it was announced (P41).
+    `previous_item_id` is the item that its first item stands behind: the last one when it was announced (P41).
+    `said` is its message once that is closed because calls follow; `calls` are complete, `calling` is the open one.
     """
 
     head: ResponseHead
@@ -203,6 +224,15 @@ class Response(Struct):
     first_output_at: int | None = None
     previous_item_id: str | None = None
     text: str = ""
+    said: Message | None = None
+    calls: tuple[FunctionCall, ...] = ()
+    calling: Calling | None = None
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """The ids of its items: the message that it has or may have, its calls, and the one that is open."""
+        calling = () if self.calling is None else (self.calling.item_id,)
+        return (self.head.item_id, *(call.id for call in self.calls), *calling)
 
     @property
     def aside(self) -> bool:
@@ -366,13 +396,19 @@ def copy(session: Session) -> Session:
     stream.queue, stream.groups = list(stream.queue), list(stream.groups)
     stream.in_flight = list(stream.in_flight)
     twin.output = _copy.copy(session.output)
-    twin.response = _copy.copy(session.response)
-    twin.others = {key: _copy.copy(response) for key, response in session.others.items()}
+    twin.response = _copied(session.response) if session.response is not None else None
+    twin.others = {key: _copied(response) for key, response in session.others.items()}
     twin.playouts = {key: _copy.copy(playout) for key, playout in session.playouts.items()}
     twin.conversation = Conversation(list(session.conversation.order), dict(session.conversation.entries))
     twin.requests = dict(session.requests)
     twin.counters = _copy.copy(session.counters)
     twin.held = list(session.held)
+    return twin
+
+
+def _copied(response: Response) -> Response:
+    twin = _copy.copy(response)
+    twin.calling = _copy.copy(response.calling)
     return twin
 
 

@@ -64,7 +64,7 @@ def prompt(session: Session) -> tuple[Item, ...]:
             heard = _as_heard(item, entry)
             if heard is not None:
                 items.append(heard)
-        else:
+        elif item.status == "completed":
             items.append(item)
     return tuple(items)
 

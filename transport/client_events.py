@@ -53,6 +53,8 @@ AnyServerEvent = (
     | out.TranscriptDone
     | out.TextDeltaOut
     | out.TextDone
+    | out.ArgumentsDelta
+    | out.ArgumentsDone
     | out.ResponseDone
     | out.RateLimits
     | out.OutputClearedOut

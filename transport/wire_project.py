@@ -13,6 +13,7 @@ from antiphon.events.audio import SampleRef
 from antiphon.events.commands import AnyCommand, Usage
 from antiphon.events.errors import error_type
 from antiphon.events.events import ResponseHead
+from antiphon.events.items import FunctionCall, Item
 
 from . import wire_server as out
 from .wire_formats import shown
@@ -159,24 +160,82 @@ def output_started(event: ev.OutputStarted, scene: Scene) -> Iterator[ServerEven
 
 def response_ended(event: ev.ResponseEnded, scene: Scene) -> Iterator[ServerEvent]:
     """Everything that is open of a response closes, then the response."""
-    if event.item is not None:
-        yield from _part_ended(event, event.item.id, scene)
-        item = item_out(event.item, beta=scene.beta)
-        yield out.OutputItemDone(response_id=event.head.id, output_index=0, item=item)
-        if not scene.beta:
-            yield out.ItemDone(item=item, previous_item_id=event.previous_item_id)
+    head = event.head
+    if event.item is not None and not event.item_done:
+        yield from _part_ended(head.id, event.item.id, head.part, event.text, scene)
+        yield from _item_ended(head.id, 0, event.item, event.previous_item_id, scene)
+    if event.cut is not None:
+        index = len(event.calls) + (event.item is not None)
+        previous = event.calls[-1].id if event.calls else event.item.id if event.item else event.previous_item_id
+        yield from _arguments_ended(head.id, index, event.cut)
+        yield from _item_ended(head.id, index, event.cut, previous, scene)
     yield out.ResponseDone(
-        response_id=event.head.id,
-        response=_response(
-            event.head, scene, status=event.status, metadata=_ended_metadata(event, scene), ended=event
-        ),
+        response_id=head.id,
+        response=_response(head, scene, status=event.status, metadata=_ended_metadata(event, scene), ended=event),
     )
     yield out.RateLimits()
 
 
-def _part_ended(event: ev.ResponseEnded, item_id: str, scene: Scene) -> Iterator[ServerEvent]:
-    response_id, text = event.head.id, event.text
-    if event.head.part == "audio":
+def output_ended(event: ev.OutputEnded, scene: Scene) -> Iterator[ServerEvent]:
+    """The message of a response closes; calls follow."""
+    yield from _part_ended(event.response_id, event.item.id, event.part, event.text, scene)
+    yield from _item_ended(event.response_id, 0, event.item, event.previous_item_id, scene)
+
+
+def _item_ended(
+    response_id: str, index: int, item: Item, previous: str | None, scene: Scene
+) -> Iterator[ServerEvent]:
+    shown = item_out(item, beta=scene.beta)
+    yield out.OutputItemDone(response_id=response_id, output_index=index, item=shown)
+    if not scene.beta:
+        yield out.ItemDone(item=shown, previous_item_id=previous)
+
+
+# -- function calls ------------------------------------------------------------------------------------------
+
+
+def call_started(event: ev.CallStarted, scene: Scene) -> Iterator[ServerEvent]:
+    """A call is an item of the response (WIRE 7.4)."""
+    item = item_out(event.item, beta=scene.beta)
+    yield out.OutputItemAdded(response_id=event.response_id, output_index=event.output_index, item=item)
+    if not scene.beta:
+        yield out.ItemAdded(item=item, previous_item_id=event.previous_item_id)
+    if scene.form != "ga":
+        yield out.ItemCreatedOut(item=item, previous_item_id=event.previous_item_id)
+
+
+def call_delta(event: ev.CallDelta, _scene: Scene) -> Iterator[ServerEvent]:
+    """A piece of its arguments."""
+    yield out.ArgumentsDelta(
+        response_id=event.response_id,
+        item_id=event.item_id,
+        output_index=event.output_index,
+        call_id=event.call_id,
+        delta=event.arguments,
+    )
+
+
+def call_ended(event: ev.CallEnded, scene: Scene) -> Iterator[ServerEvent]:
+    """All of its arguments."""
+    yield from _arguments_ended(event.response_id, event.output_index, event.item)
+    yield from _item_ended(event.response_id, event.output_index, event.item, event.previous_item_id, scene)
+
+
+def _arguments_ended(response_id: str, index: int, call: FunctionCall) -> Iterator[ServerEvent]:
+    yield out.ArgumentsDone(
+        response_id=response_id,
+        item_id=call.id,
+        output_index=index,
+        call_id=call.call_id,
+        name=call.name,
+        arguments=call.arguments,
+    )
+
+
+def _part_ended(
+    response_id: str, item_id: str, kind: ev.PartKind, text: str, scene: Scene
+) -> Iterator[ServerEvent]:
+    if kind == "audio":
         audio_done = out.BetaAudioDone if scene.beta else out.AudioDone
         transcript_done = out.BetaTranscriptDone if scene.beta else out.TranscriptDone
         yield audio_done(response_id=response_id, item_id=item_id)
@@ -187,6 +246,11 @@ def _part_ended(event: ev.ResponseEnded, item_id: str, scene: Scene) -> Iterator
         yield text_done(response_id=response_id, item_id=item_id, text=text)
         part = out.ResponsePart(type="text", text=text)
     yield out.ContentPartDone(response_id=response_id, item_id=item_id, part=part)
+
+
+def _outputs(event: ev.ResponseEnded) -> list[Item]:
+    message = [] if event.item is None else [event.item]
+    return [*message, *event.calls, *([] if event.cut is None else [event.cut])]
 
 
 def _response(
@@ -202,7 +266,7 @@ def _response(
         id=head.id,
         status=status,
         status_details=_details(ended, scene) if ended else None,
-        output=[item_out(ended.item, beta=scene.beta)] if ended and ended.item else [],
+        output=[item_out(item, beta=scene.beta) for item in _outputs(ended)] if ended else [],
         conversation_id=head.conversation_id,
         output_modalities=head.output_modalities,
         modalities=UNSET if scene.form == "ga" else spoken,

@@ -512,6 +512,27 @@ class TextDone(PartEvent, kw_only=True, tag="response.output_text.done"):
     text: str
 
 
+class ArgumentsDelta(ServerEvent, kw_only=True, tag="response.function_call_arguments.delta"):
+    """The next piece of a call's arguments: raw JSON text of the model."""
+
+    response_id: str
+    item_id: str
+    output_index: int
+    call_id: str
+    delta: str
+
+
+class ArgumentsDone(ServerEvent, kw_only=True, tag="response.function_call_arguments.done"):
+    """All of a call's arguments."""
+
+    response_id: str
+    item_id: str
+    output_index: int
+    call_id: str
+    name: str
+    arguments: str
+
+
 class ResponseDone(ServerEvent, kw_only=True, tag="response.done"):
     """The response has ended."""
 

@@ -72,11 +72,13 @@ def items(pick: Pick, world: World) -> Item:
     if world.session.response is not None:
         promised.append(world.session.response.head.item_id)
     item_id = pick(st.sampled_from(["", "", "", "mine", "no good id", *known, *promised]))
+    made = (entry.item for entry in world.session.conversation.entries.values())
+    calls = ["a", "b", *(item.call_id for item in made if isinstance(item, FunctionCall))]
     kind = pick(st.sampled_from(["user", "assistant", "system", "call", "output"]))
     if kind == "call":
-        return FunctionCall(id=item_id, call_id=pick(st.sampled_from("ab")), name="f", arguments="{}")
+        return FunctionCall(id=item_id, call_id=pick(st.sampled_from(calls)), name="f", arguments="{}")
     if kind == "output":
-        return FunctionOutput(id=item_id, call_id=pick(st.sampled_from("ab")), output="1")
+        return FunctionOutput(id=item_id, call_id=pick(st.sampled_from(calls)), output="1")
     part = pick(st.sampled_from([TextPart("Hello."), AudioPart("Hello.")]))
     return Message(id=item_id, role=kind, content=(part,))
 
@@ -384,6 +386,28 @@ class SessionMachine(RuleBasedStateMachine):
         request = self.a_request(data.draw)
         size = OUT.bytes_for(ms)
         self.give(cmd.StageProduced(request=request, text=text, size=size, marks=marks))
+
+    @rule(
+        data=st.data(),
+        index=st.sampled_from([0, 0, 0, 1, 2]),
+        name=st.sampled_from(["look", "look", "call", ""]),
+        call_id=st.sampled_from(["", "", "call_1", "call_2"]),
+        final=st.booleans(),
+        ends=st.sampled_from([False, False, True]),
+    )
+    @precondition(works)
+    def call(self, data: st.DataObject, index: int, name: str, call_id: str, final: bool, ends: bool) -> None:
+        self.give(
+            cmd.StageCalled(
+                request=self.a_request(data.draw),
+                index=index,
+                name=name,
+                call_id=call_id,
+                arguments=data.draw(st.sampled_from(["", "{}", '{"a":'])),
+                final=final,
+                ends=ends,
+            )
+        )
 
     @rule(data=st.data(), stop=st.sampled_from(["stop", "stop", "max_output_tokens"]))
     @precondition(works)

@@ -5,7 +5,7 @@ from msgspec import Struct, field
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
-from antiphon.events.items import Message
+from antiphon.events.items import FunctionCall, Message
 from antiphon.events.log import Transaction, canonical, decode, encode
 from antiphon.sessions import core
 from antiphon.sessions.phases import LIVE
@@ -21,6 +21,11 @@ class Spoken(Struct):
     """It drains, or is out of band: another one may be active."""
     started: bool = False
     done: bool = False
+    closed: bool = False
+    """What it says is complete; only calls may follow."""
+    calls: list[FunctionCall] = field(default_factory=list[FunctionCall])
+    open_call: FunctionCall | None = None
+    arguments: str = ""
     audio: int = 0
     text: str = ""
 
@@ -134,6 +139,8 @@ class Watch(Struct):
                 assert event.epoch == spoken.head.epoch
                 assert text
                 spoken.text += text
+            case ev.OutputEnded() | ev.CallStarted() | ev.CallDelta() | ev.CallEnded():
+                self._call(event)
             case ev.ResponseEnded():
                 self._terminal(transaction, index, event)
             case ev.SessionClosing() if event.expired:
@@ -147,9 +154,43 @@ class Watch(Struct):
     def _open(self) -> list[Spoken]:
         return [spoken for spoken in self.responses.values() if not spoken.done]
 
+    def _call(self, event: ev.OutputEnded | ev.CallStarted | ev.CallDelta | ev.CallEnded) -> None:
+        """Follow the calls of a response: each opens, is written and closes before the next one (WIRE 3.3)."""
+        spoken = self.responses[event.response_id]
+        assert not spoken.done, "P17: output behind the terminal"
+        match event:
+            case ev.OutputEnded():
+                assert spoken.started
+                assert not spoken.closed
+                assert event.text == spoken.text
+                assert event.count == (5 if event.part == "audio" else 4)
+                spoken.closed = True
+            case ev.CallStarted(item=item):
+                assert spoken.open_call is None
+                assert spoken.closed or not spoken.started
+                assert event.output_index == len(spoken.calls) + spoken.started
+                assert item.status == "in_progress"
+                assert item.name
+                assert item.call_id not in {
+                    call.call_id for other in self.responses.values() for call in other.calls
+                }
+                spoken.open_call, spoken.arguments, spoken.closed = item, "", True
+            case ev.CallDelta(item_id=item_id):
+                assert spoken.open_call is not None
+                assert spoken.open_call.id == item_id
+                assert event.arguments
+                spoken.arguments += event.arguments
+            case ev.CallEnded(item=item):
+                assert spoken.open_call is not None
+                assert (item.id, item.arguments) == (spoken.open_call.id, spoken.arguments)
+                assert item.status == "completed"
+                spoken.calls.append(item)
+                spoken.open_call = None
+
     def _speaking(self, key: str, *, started: bool) -> Spoken:
         spoken = self.responses[key]
         assert not spoken.done, "P17: output behind the terminal"
+        assert not spoken.closed, "WIRE 3.3: calls come last"
         assert spoken.started == started, "WIRE 3.3: the grammar of deltas"
         return spoken
 
@@ -171,7 +212,14 @@ class Watch(Struct):
         assert event.head == spoken.head, "P23"
         assert event.text == spoken.text, "WIRE 3.3.4"
         assert (event.item is not None) == spoken.started
-        assert event.count == (2 if not spoken.started else 7 if spoken.head.part == "audio" else 6)
+        assert event.item_done == (spoken.closed and spoken.started)
+        assert event.calls == tuple(spoken.calls)
+        if spoken.open_call is not None:
+            cut = event.cut
+            assert cut is not None
+            assert (cut.id, cut.arguments, cut.status) == (spoken.open_call.id, spoken.arguments, "incomplete")
+        closes = 0 if not spoken.started or spoken.closed else 5 if spoken.head.part == "audio" else 4
+        assert event.count == 2 + closes + (0 if spoken.open_call is None else 3)
         earlier = [type(other) for other in transaction.events[:index]]
         later = [type(other) for other in transaction.events[index:]]
         if event.status == "failed":

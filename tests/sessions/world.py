@@ -17,7 +17,7 @@ from antiphon.events.config import (
     SessionConfig,
     TurnDetection,
 )
-from antiphon.events.items import Item, Message, TextPart, text_of
+from antiphon.events.items import FunctionOutput, Item, Message, TextPart, text_of
 from antiphon.events.log import Transaction
 from antiphon.sessions import core
 from antiphon.sessions.phases import LIVE
@@ -256,6 +256,33 @@ class World:
     ) -> list[ev.AnyEvent]:
         size = OUT.bytes_for(ms)
         return self.do(cmd.StageProduced(request=request or self.request, text=text, size=size, marks=marks))
+
+    def call(
+        self,
+        name: str = "look",
+        arguments: str = "{}",
+        *,
+        index: int = 0,
+        call_id: str = "",
+        final: bool = True,
+        ends: bool = False,
+        request: str | None = None,
+    ) -> list[ev.AnyEvent]:
+        return self.do(
+            cmd.StageCalled(
+                request=request or self.request,
+                index=index,
+                name=name,
+                call_id=call_id,
+                arguments=arguments,
+                final=final,
+                ends=ends,
+            )
+        )
+
+    def give_output(self, call_id: str, output: str = "42") -> list[ev.AnyEvent]:
+        """Send the output of a call."""
+        return self.item(FunctionOutput(id="", call_id=call_id, output=output))
 
     def finish(self, request: str | None = None) -> list[ev.AnyEvent]:
         return self.do(cmd.StageFinished(request=request or self.request))

@@ -5,7 +5,7 @@ from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.audio import AudioFormat, SampleRef, TextMark
 from antiphon.events.config import Capabilities, Limits
-from antiphon.events.items import AudioPart, Message, TextPart
+from antiphon.events.items import AudioPart, FunctionCall, Message, TextPart
 from antiphon.events.log import Transaction
 
 from .configs import initial
@@ -69,6 +69,10 @@ AUDIO = ev.AudioDelta(
     marks=(TextMark(3, 80),),
     playback=ev.PlaybackCursor(80, 80, 0, 0),
 )
+
+OPEN_CALL = FunctionCall(id="item_c", call_id="call_1", name="look", arguments="", status="in_progress")
+CALL = FunctionCall(id="item_c", call_id="call_1", name="look", arguments='{"a": 1}')
+CUT_CALL = FunctionCall(id="item_d", call_id="call_2", name="look", arguments='{"a"', status="incomplete")
 
 OPENED = ev.SessionOpened(
     number=0,
@@ -170,6 +174,38 @@ EVENTS: list[ev.PublicEvent] = [
     AUDIO,
     ev.TextDelta(number=1, count=1, response_id="resp_1", item_id="item_resp_1", part="audio", text="H", epoch=1),
     ev.TextDelta(number=1, count=1, response_id="resp_2", item_id="item_resp_2", part="text", text="H", epoch=1),
+    ev.OutputEnded(
+        number=1,
+        count=5,
+        response_id="resp_1",
+        item=SPOKEN_ITEM,
+        previous_item_id="item_u",
+        part="audio",
+        text="Hello.",
+    ),
+    ev.OutputEnded(
+        number=1,
+        count=4,
+        response_id="resp_2",
+        item=WRITTEN_ITEM,
+        previous_item_id="item_u",
+        part="text",
+        text="Hello.",
+    ),
+    ev.CallStarted(number=1, count=3, response_id="resp_1", output_index=1, item=OPEN_CALL, previous_item_id=None),
+    ev.CallDelta(
+        number=1,
+        count=1,
+        response_id="resp_1",
+        output_index=1,
+        item_id="item_c",
+        call_id="call_1",
+        arguments='{"a":',
+    ),
+    ev.CallEnded(number=1, count=3, response_id="resp_1", output_index=1, item=CALL, previous_item_id=None),
+    ended(HEAD, SPOKEN_ITEM, 2, item_done=True, calls=(CALL,)),
+    ended(HEAD, SPOKEN_ITEM, 5, item_done=True, calls=(CALL,), cut=CUT_CALL, status="cancelled"),
+    ended(HEAD, None, 5, cut=CUT_CALL, status="cancelled"),
     ended(HEAD, SPOKEN_ITEM, 7),
     ended(WRITTEN, WRITTEN_ITEM, 6),
     ended(HEAD, None, 2),

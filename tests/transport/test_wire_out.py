@@ -13,7 +13,22 @@ from antiphon.transport import wire_server as out
 from antiphon.transport.wire_out import PROJECTED, Reader, form_of, notice, project, refusal
 from antiphon.transport.wire_project import Form
 
-from .scenes import AUDIO, EVENTS, HEAD, OPENED, RESUMED, SESSION, SOUND, SPOKEN_ITEM, TICK, ended, entry
+from .scenes import (
+    AUDIO,
+    CALL,
+    CUT_CALL,
+    EVENTS,
+    HEAD,
+    OPENED,
+    RESUMED,
+    SESSION,
+    SOUND,
+    SPOKEN_ITEM,
+    TICK,
+    ended,
+    entry,
+)
+from tests.rules import rule
 
 FORMS: tuple[Form, ...] = ("ga", "beta", "duplex", "plain")
 
@@ -128,6 +143,50 @@ def test_the_order_inside_a_response(form: Form) -> None:
     started = next(event for event in EVENTS if isinstance(event, ev.OutputStarted))
     assert types(started, form=form) == START[form]
     assert types(ended(HEAD, SPOKEN_ITEM, 7), form=form) == END[form]
+
+
+@rule("J9")
+@pytest.mark.parametrize("form", ["ga", "beta", "duplex"])
+def test_a_call_is_an_item_of_the_response_and_names_its_function_in_the_end(form: Form) -> None:
+    started, written, done = (
+        next(event for event in EVENTS if isinstance(event, kind))
+        for kind in (ev.CallStarted, ev.CallDelta, ev.CallEnded)
+    )
+    added = {
+        "ga": ["conversation.item.added"],
+        "beta": ["conversation.item.created"],
+        "duplex": ["conversation.item.added", "conversation.item.created"],
+    }
+    assert types(started, form=form) == ["response.output_item.added", *added[form]]
+    (delta,) = messages(written, form=form)
+    assert delta["type"] == "response.function_call_arguments.delta"
+    assert (delta["call_id"], delta["output_index"], delta["delta"]) == ("call_1", 1, '{"a":')
+    ended_by = messages(done, form=form)
+    closed = [] if form == "beta" else ["conversation.item.done"]
+    assert [message["type"] for message in ended_by] == [
+        "response.function_call_arguments.done",
+        "response.output_item.done",
+        *closed,
+    ]
+    assert (ended_by[0]["name"], ended_by[0]["arguments"]) == ("look", '{"a": 1}')
+
+
+@rule("J9")
+def test_the_terminal_closes_a_call_that_was_cut_and_lists_every_item_in_order() -> None:
+    event = ended(HEAD, SPOKEN_ITEM, 5, item_done=True, calls=(CALL,), cut=CUT_CALL, status="cancelled")
+    made = messages(event)
+    assert [message["type"] for message in made] == [
+        "response.function_call_arguments.done",
+        "response.output_item.done",
+        "conversation.item.done",
+        "response.done",
+        "rate_limits.updated",
+    ]
+    assert made[0]["output_index"] == made[1]["output_index"] == 2
+    assert made[1]["item"]["status"] == "incomplete"
+    assert made[2]["previous_item_id"] == "item_c"
+    output = made[3]["response"]["output"]
+    assert [item["type"] for item in output] == ["message", "function_call", "function_call"]
 
 
 def test_a_delta_and_its_words() -> None:

@@ -1,0 +1,84 @@
+"""What function calls change: the items of a response, and the outputs that are awaited."""
+
+from antiphon.events import events as ev
+from antiphon.events.items import FunctionCall, FunctionOutput, Item
+
+from . import phases
+from .fold_input import count_item
+from .folding import insert, opened
+from .phases import move
+from .playback import history_of
+from .state import Calling, Entry, Session
+
+
+def output_ended(session: Session, event: ev.OutputEnded) -> None:
+    response = opened(session, event.response_id)
+    response.phase = move(phases.RESPONSE, response.phase, event)
+    response.said = event.item
+    playout = session.playouts[event.response_id]
+    playout.ended = True
+    if not response.aside:
+        heard = history_of(playout, session.config.playback_policy)
+        session.conversation.entries[event.item.id] = Entry(event.item, heard)
+
+
+def call_started(session: Session, event: ev.CallStarted) -> None:
+    response = opened(session, event.response_id)
+    response.phase = move(phases.RESPONSE, response.phase, event)
+    if response.first_output_at is None:
+        response.first_output_at = session.now
+    item = event.item
+    count_item(session, item.id)
+    response.calling = Calling(event.output_index, item.id, item.call_id, item.name)
+    if not response.aside:
+        insert(session, item, event.previous_item_id)
+
+
+def call_delta(session: Session, event: ev.CallDelta) -> None:
+    calling = opened(session, event.response_id).calling
+    if calling is None:
+        raise phases.IllegalTransition("no call is open")
+    calling.arguments += event.arguments
+
+
+def call_ended(session: Session, event: ev.CallEnded) -> None:
+    response = opened(session, event.response_id)
+    response.calling = None
+    response.calls += (event.item,)
+    if not response.aside:
+        session.conversation.entries[event.item.id] = Entry(event.item)
+
+
+def response_called(session: Session, event: ev.ResponseEnded) -> None:
+    """Keep what a response that ended called for: the outputs of its calls are awaited from here on."""
+    if event.cut is not None:
+        session.conversation.entries[event.cut.id] = Entry(event.cut)
+    if event.calls and event.status == "completed":
+        session.turn.awaited = tuple(call.call_id for call in event.calls)
+
+
+def output_given(session: Session, item: Item) -> None:
+    """A function output came in. When it was the last one that was awaited, an auto session answers by itself."""
+    turn = session.turn
+    if not isinstance(item, FunctionOutput):
+        turn.absorbs = False
+        return
+    if item.call_id in turn.awaited:
+        turn.awaited = tuple(call_id for call_id in turn.awaited if call_id != item.call_id)
+        turn.absorbs = continues(session)
+
+
+def call_deleted(session: Session, item: Item) -> None:
+    """A call that is gone is not awaited any more."""
+    if isinstance(item, FunctionCall):
+        turn = session.turn
+        turn.awaited = tuple(call_id for call_id in turn.awaited if call_id != item.call_id)
+
+
+def continues(session: Session) -> bool:
+    """Return whether the session answers by itself once all outputs are there (WIRE 7.4)."""
+    return session.config.auto_response and session.dialect == "duplex" and not session.turn.awaited
+
+
+def creation_absorbed(session: Session, _event: ev.CreationAbsorbed) -> None:
+    session.turn.absorbs = False

@@ -1,0 +1,26 @@
+"""What the folds share: a response that must be open, and a place in the conversation."""
+
+from antiphon.events.items import Item
+
+from . import phases
+from .state import Entry, Response, Session
+
+
+def opened(session: Session, response_id: str) -> Response:
+    """Return an open response.
+
+    Raises:
+        IllegalTransition: there is none of this id.
+    """
+    response = session.open_response(response_id)
+    if response is None:
+        raise phases.IllegalTransition(f"no response {response_id!r} is open")
+    return response
+
+
+def insert(session: Session, item: Item, previous: str | None, heard: str | None = None) -> None:
+    """Put an item behind `previous` (None: at the beginning); `heard` is the part of it that is history."""
+    conversation = session.conversation
+    at = 0 if previous is None else conversation.order.index(previous) + 1
+    conversation.order.insert(at, item.id)
+    conversation.entries[item.id] = Entry(item, heard)

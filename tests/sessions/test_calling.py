@@ -1,0 +1,283 @@
+"""Function calls: items of a response, their outputs, and the answer that follows them (BEHAVIOURS J, WIRE 7.4)."""
+
+import pytest
+
+from antiphon.events import commands as cmd
+from antiphon.events import effects as fx
+from antiphon.events import events as ev
+from antiphon.events.items import FunctionCall, FunctionOutput
+from antiphon.sessions.view import prompt
+
+from tests.rules import rule
+from tests.sessions.world import World, error, kinds, only
+
+
+def calls(world: World) -> list[FunctionCall]:
+    """The calls that stand in the conversation."""
+    items = (world.session.conversation.entries[key].item for key in world.session.conversation.order)
+    return [item for item in items if isinstance(item, FunctionCall)]
+
+
+@rule("J9")
+def test_a_call_is_an_item_of_the_response_that_made_it() -> None:
+    world = World()
+    world.begin()
+    request = world.request
+    events = world.call("look", '{"at": 1}')
+    assert kinds(events) == ["CallStarted", "CallDelta", "CallEnded"]
+    started, ended = only(events, ev.CallStarted), only(events, ev.CallEnded)
+    assert (started.output_index, started.item.status, started.item.arguments) == (0, "in_progress", "")
+    assert ended.item == calls(world)[0]
+    assert (ended.item.name, ended.item.arguments, ended.item.status) == ("look", '{"at": 1}', "completed")
+    assert ended.item.call_id.startswith("call_")
+    terminal = only(world.finish(request), ev.ResponseEnded)
+    assert (terminal.status, terminal.item, terminal.calls, terminal.count) == ("completed", None, (ended.item,), 2)
+
+
+@rule("J9")
+def test_what_the_response_says_comes_first_and_is_closed_by_the_first_call() -> None:
+    world = World()
+    world.begin()
+    request = world.request
+    world.produce("One moment.", 400)
+    events = world.call()
+    assert kinds(events)[:2] == ["OutputEnded", "CallStarted"]
+    closed = only(events, ev.OutputEnded)
+    assert (closed.text, closed.item.status, closed.count) == ("One moment.", "completed", 5)
+    assert only(events, ev.CallStarted).output_index == 1
+    assert only(events, ev.CallStarted).previous_item_id == closed.item.id
+    assert world.produce("too late", 100) == [], "one message, and it comes first"
+    terminal = only(world.finish(request), ev.ResponseEnded)
+    assert terminal.item_done
+    assert terminal.item == closed.item
+    assert world.session.conversation.order[-2:] == [closed.item.id, terminal.calls[0].id]
+
+
+@rule("J9")
+def test_arguments_come_in_pieces_and_a_new_call_closes_the_one_before() -> None:
+    world = World(modalities=("text",))
+    world.begin()
+    world.produce("Well.")
+    world.call("look", '{"at"', final=False)
+    assert kinds(world.call("", ": 1}", final=False)) == ["CallDelta"]
+    events = world.call("walk", "{}", index=1)
+    assert kinds(events) == ["CallEnded", "CallStarted", "CallDelta", "CallEnded"]
+    assert [call.arguments for call in calls(world)] == ['{"at": 1}', "{}"]
+    first, second = calls(world)
+    assert first.call_id != second.call_id
+    assert only(events, ev.CallStarted).previous_item_id == first.id
+    assert only(events, ev.CallStarted).output_index == 2
+    assert world.call("", "late", index=0) == [], "that call is complete"
+    assert world.call("", "{}", index=2) == [], "a call has a name"
+
+
+@rule("J9")
+@pytest.mark.parametrize("wanted", ["call_7", ""])
+def test_the_models_name_for_a_call_is_kept_unless_it_was_used_before(wanted: str) -> None:
+    world = World()
+    world.item(FunctionCall(id="", call_id="call_7", name="look", arguments="{}"))
+    world.begin()
+    world.call(call_id=wanted)
+    world.call(index=1, call_id="call_8")
+    ids = [call.call_id for call in calls(world)]
+    assert ids[0] == "call_7"
+    assert ids[1] not in ("call_7", "")
+    assert ids[2] == "call_8"
+
+
+def test_a_call_that_is_cut_between_its_beginning_and_its_end_closes_as_incomplete() -> None:
+    """Seen in the field: the client waits for ever for the end of a call that was cancelled half-way."""
+    world = World()
+    world.begin()
+    world.call("look", '{"at"', final=False)
+    events = world.cancel()
+    terminal = only(events, ev.ResponseEnded)
+    assert terminal.cut is not None
+    assert (terminal.status, terminal.cut.status, terminal.cut.arguments) == ("cancelled", "incomplete", '{"at"')
+    assert terminal.count == 5
+    assert calls(world) == [terminal.cut]
+    assert [item for item in prompt(world.session) if isinstance(item, FunctionCall)] == []
+    assert error(world.give_output(terminal.cut.call_id)) == "invalid_function_call_output"
+
+
+def test_a_cut_message_in_front_of_a_call_ends_at_what_was_heard() -> None:
+    world = World()
+    world.begin()
+    world.produce("one two three four", 2_000)
+    world.call("look", "{", final=False)
+    world.wait(1_000)
+    terminal = only(world.barge_in(), ev.ResponseEnded)
+    assert terminal.item is not None
+    assert world.shown(terminal.item.id) == "one two"
+    assert world.heard() == ["one two"]
+
+
+def test_a_resident_model_ends_its_answer_with_the_calls_it_consists_of() -> None:
+    world = World(plugin="echo", auto=True)
+    world.append()
+    resident = world.resident
+    events = world.call(request=resident, ends=True)
+    assert kinds(events) == ["ResponseCreated", "CallStarted", "CallDelta", "CallEnded", "ResponseEnded"]
+    assert world.session.response is None
+    assert world.resident == resident
+
+
+def test_only_a_request_that_goes_on_ends_its_answer_in_this_way() -> None:
+    world = World()
+    world.begin()
+    assert kinds(world.call(ends=True)) == ["CallStarted", "CallDelta", "CallEnded"]
+
+
+@rule("G38", "G39")
+def test_a_call_of_a_dead_request_is_silent() -> None:
+    world = World()
+    world.begin()
+    request = world.request
+    world.cancel()
+    assert world.call(request=request) == []
+
+
+@rule("J10")
+@pytest.mark.parametrize(
+    ("call_id", "param"),
+    [("call_none", "item.call_id"), ("given", "item.output")],
+)
+def test_an_output_needs_a_known_complete_call_that_has_none(call_id: str, param: str) -> None:
+    world = World()
+    world.item(FunctionCall(id="", call_id="given", name="look", arguments="{}"))
+    world.give_output("given")
+    world.detach()
+    world.resume()
+    (refused,) = [event for event in world.give_output(call_id) if isinstance(event, ev.ErrorReported)]
+    assert (refused.code, refused.param) == ("invalid_function_call_output", param)
+
+
+@rule("J10")
+def test_the_output_of_a_call_that_is_still_being_written_is_refused() -> None:
+    world = World()
+    world.begin()
+    started = only(world.call("look", "{", final=False), ev.CallStarted)
+    assert error(world.give_output(started.item.call_id)) == "invalid_function_call_output"
+
+
+@rule("J10")
+def test_a_deleted_call_takes_no_output_and_is_not_awaited() -> None:
+    world = World(auto=True)
+    world.begin()
+    request = world.request
+    world.call()
+    world.call(index=1)
+    world.finish(request)
+    first, second = calls(world)
+    world.do(cmd.DeleteItem(attachment=world.attachment, item_id=first.id))
+    assert error(world.give_output(first.call_id)) == "invalid_function_call_output"
+    assert kinds(world.give_output(second.call_id)) == ["ItemCreated", "ResponseCreated", "RequestSubmitted"]
+
+
+@pytest.mark.parametrize("auto", [False, True])
+def test_the_items_of_a_running_response_are_not_deleted(auto: bool) -> None:
+    world = World(auto=auto)
+    world.begin()
+    world.call()
+    open_call = only(world.call(index=1, final=False), ev.CallStarted).item
+    for item in (*calls(world), open_call):
+        assert error(world.do(cmd.DeleteItem(attachment=world.attachment, item_id=item.id))) == "item_in_progress"
+
+
+class TestTheAnswerBehindTheOutputs:
+    """WIRE 7.4: with auto_response, the session goes on by itself once all calls have outputs."""
+
+    def asked(self, count: int = 2, auto: bool = True) -> World:
+        world = World(auto=auto)
+        world.begin()
+        request = world.request
+        for index in range(count):
+            world.call(index=index)
+        world.finish(request)
+        return world
+
+    def test_it_waits_for_the_last_output(self) -> None:
+        world = self.asked()
+        first, second = calls(world)
+        assert kinds(world.give_output(first.call_id)) == ["ItemCreated"]
+        assert kinds(world.give_output(second.call_id)) == ["ItemCreated", "ResponseCreated", "RequestSubmitted"]
+
+    def test_the_first_request_for_it_is_absorbed_and_the_second_is_not(self) -> None:
+        world = self.asked(1)
+        world.give_output(calls(world)[0].call_id)
+        assert kinds(world.respond()) == ["CreationAbsorbed"]
+        assert error(world.respond()) == "response_already_active"
+
+    def test_a_request_that_comes_when_it_has_ended_is_absorbed_too(self) -> None:
+        world = self.asked(1)
+        world.give_output(calls(world)[0].call_id)
+        world.produce("Forty-two.")
+        world.finish()
+        assert kinds(world.respond()) == ["CreationAbsorbed"]
+
+    def test_a_new_turn_of_the_user_is_not_absorbed(self) -> None:
+        world = self.asked(1)
+        world.give_output(calls(world)[0].call_id)
+        world.produce("Forty-two.")
+        world.finish()
+        world.say("And then?")
+        assert "ResponseCreated" in kinds(world.respond())
+
+    def test_it_waits_behind_the_sound_that_is_still_played(self) -> None:
+        world = World(auto=True)
+        world.begin()
+        request = world.request
+        world.produce("One moment.", 1_000)
+        world.call()
+        world.finish(request)
+        assert kinds(world.give_output(calls(world)[0].call_id)) == ["ItemCreated", "AnswerDeferred"]
+        assert kinds(world.respond()) == ["CreationAbsorbed"]
+        assert "ResponseCreated" in kinds(world.ack(1_000))
+
+    def test_without_auto_response_the_client_asks(self) -> None:
+        world = self.asked(1, auto=False)
+        assert kinds(world.give_output(calls(world)[0].call_id)) == ["ItemCreated"]
+        assert "ResponseCreated" in kinds(world.respond())
+
+    def test_calls_of_an_answer_that_was_cut_are_answered_by_nobody(self) -> None:
+        world = World(auto=True)
+        world.begin()
+        world.call()
+        world.cancel()
+        assert kinds(world.give_output(calls(world)[0].call_id)) == ["ItemCreated"]
+
+
+def test_a_stage_is_told_the_tools_and_sees_calls_with_their_outputs() -> None:
+    world = World()
+    world.say("Where is it?")
+    options = cmd.ResponseOptions(tools='[{"type":"function","name":"look"}]', tool_choice='"required"')
+    events = world.respond(options)
+    (submitted,) = [effect for effect in world.effects(events) if isinstance(effect, fx.SubmitToStage)]
+    assert submitted.payload.tools == options.tools
+    assert submitted.payload.tool_choice == '"required"'
+    request = world.request
+    world.call()
+    world.finish(request)
+    world.give_output(calls(world)[0].call_id, "here")
+    (again,) = [effect for effect in world.effects(world.respond()) if isinstance(effect, fx.SubmitToStage)]
+    assert [type(item) for item in again.payload.items[-2:]] == [FunctionCall, FunctionOutput]
+
+
+@rule("J10")
+def test_fifty_rounds_of_calls_with_every_output_sent_twice() -> None:
+    """Seen in the field: after many rounds the conversation is refused, or an output counts twice."""
+    world = World()
+    world.say("Count.")
+    for number in range(50):
+        world.respond()
+        request = world.request
+        world.call("count", str(number))
+        world.finish(request)
+        call_id = calls(world)[-1].call_id
+        assert kinds(world.give_output(call_id, str(number))) == ["ItemCreated"]
+        assert error(world.give_output(call_id, "again")) == "invalid_function_call_output"
+    world.respond()
+    world.produce("Fifty.")
+    world.finish()
+    shown = [item for item in prompt(world.session) if isinstance(item, FunctionOutput)]
+    assert [item.output for item in shown] == [str(number) for number in range(50)]
