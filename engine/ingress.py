@@ -205,6 +205,7 @@ class Ingress:
             event_id=request.event_id,
             client_seq=request.client_seq,
             size=len(sound),
+            sent=0 if sound is pcm else -(-len(pcm) // 2 * self._rate // source.rate),
             wire_bytes=len(request.data),
             scored=scored,
             speech=True if detected and scored else _verdict(request, pcm, config.overlap_silence_rms),

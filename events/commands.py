@@ -149,15 +149,17 @@ class AppendAudio(ClientCommand, frozen=True, kw_only=True):
     """`size` bytes of sound in the model's input format; the bytes travel beside the command.
 
     `scores` are speech probabilities in thousandths, one for each 512-sample frame that this append completed;
-    `lead` is how many samples of the first of these frames came with earlier appends. `speech` is the verdict
-    of the client or of the level meter, used when the session has no server VAD (E3), or has one that cannot tell
-    (`scored` False, F10). `wire_bytes` is the size
-    as decoded from the wire, which the byte budget counts (E12). `overlap`, `force_listen` and `force_barge_in`
-    say what the client wants done with it during an answer (WIRE 6.4). `frames` are the sizes of pictures (JPEG or
-    PNG) that the camera took meanwhile; their bytes follow the sound (E7).
+    `lead` is how many samples of the first of these frames came with earlier appends. `speech` is the verdict of
+    the client or of the level meter, used when the session has no server VAD (E3), or has one that cannot tell
+    (`scored` False, F10). `wire_bytes` is the size as decoded from the wire, which the byte budget counts (E12);
+    `sent` how many samples of the model's rate the client's own samples last, where the resampler gave another
+    number. `overlap`, `force_listen` and `force_barge_in` say what the client wants done with it during an answer
+    (WIRE 6.4). `frames` are the sizes of pictures (JPEG or PNG) that the camera took meanwhile; their bytes follow
+    the sound (E7).
     """
 
     size: int
+    sent: int = 0
     wire_bytes: int = 0
     scores: tuple[int, ...] = ()
     lead: int = 0

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from .audio import AudioFormat
+from .audio import AudioFormat, SampleRef
 
 Dialect = Literal["ga", "beta", "duplex"]
 OverlapPolicy = Literal["listen_only", "barge_in_on_speech"]
@@ -39,16 +39,22 @@ class Transcription(Struct, frozen=True, kw_only=True):
 
 
 class Sampling(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How one stage chooses its tokens; None: as the stage does by itself. `stops` are token ids."""
+    """How one stage chooses its tokens; None: as the stage does by itself.
+
+    `stops` are ids, or special tokens by their text, which the stage's tokeniser knows. `max_chars` bounds a unit,
+    `repetition_window` is how many tokens back a repetition counts.
+    """
 
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
     repetition_penalty: float | None = None
+    repetition_window: int | None = None
     min_tokens: int = 0
     max_tokens: int | None = None
+    max_chars: int | None = None
     seed: int | None = None
-    stops: tuple[int, ...] = ()
+    stops: tuple[int | str, ...] = ()
 
 
 class SessionConfig(Struct, frozen=True, kw_only=True):
@@ -56,7 +62,8 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
 
     `auto_response`: the model answers on its own (duplex dialect). `max_output_tokens` None means no limit.
     `echo` holds fields that are only stored and shown again (key as on the wire -> JSON text), `extras` the options
-    of `extra_body` that only the model's plugin knows; they are never shown (L13).
+    of `extra_body` that only the model's plugin knows. `ref_audio` is where the recording lies whose voice the
+    model shall have. Neither is ever shown (L13).
     """
 
     model: str
@@ -82,6 +89,7 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     auto_response: bool = False
     echo: dict[str, JsonText] = {}
     extras: dict[str, JsonText] = {}
+    ref_audio: SampleRef | None = None
 
     @property
     def speaks(self) -> bool:
@@ -119,6 +127,7 @@ class ConfigPatch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     auto_response: bool | UnsetType = UNSET
     echo: dict[str, JsonText] | UnsetType = UNSET
     extras: dict[str, JsonText] | UnsetType = UNSET
+    ref_audio: SampleRef | UnsetType | None = UNSET
 
 
 def merged(config: SessionConfig, patch: ConfigPatch) -> SessionConfig:

@@ -77,6 +77,8 @@ def commit_input(draft: Draft, command: cmd.CommitInput) -> None:
             "Error committing input audio buffer: buffer too small. Expected at least "
             f"{least}ms of audio, but buffer only has {held_ms:.2f}ms of audio.",
         )
+    held = session.capabilities.input_format.samples(taken.position - taken.start)
+    draft.plugins[session.plugin].check_commit(session.config, samples=held)
     wanted = _wanted(session, command)
     asked = command.create_response is True
     full = session.turn.deferred >= session.limits.pending_commits

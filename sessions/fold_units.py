@@ -40,6 +40,7 @@ def units_accepted(session: Session, event: ev.UnitsAccepted) -> None:
     del flying[:done]
     stream.seq, stream.turn, stream.turn_seq = last.taken.seq, last.taken.turn, last.taken.turn_seq
     stream.anchor = last.at
+    session.locked = True
 
 
 def units_given_up(session: Session, event: ev.UnitsGivenUp) -> None:

@@ -45,7 +45,7 @@ class _Heard(Struct):
 def append_audio(draft: Draft, command: cmd.AppendAudio) -> None:
     """Take sound: keep it, feed it, find turns in its scores, and judge it if it comes during an answer."""
     session = draft.session
-    _check_append(session, command)
+    _check_append(draft, session, command)
     heard = _hear(session, command, draft.now)
     if (command.force_barge_in or command.overlap == "barge_in") and not session.capabilities.supports_barge_in:
         refusal = Refusal("barge_in_unsupported", "This model cannot be interrupted; the sound is taken.")
@@ -66,9 +66,13 @@ def append_audio(draft: Draft, command: cmd.AppendAudio) -> None:
             tell_silence(draft)
 
 
-def _check_append(session: Session, command: cmd.AppendAudio) -> None:
+def _check_append(draft: Draft, session: Session, command: cmd.AppendAudio) -> None:
     if not session.capabilities.supports_input_append:
         refuse("invalid_input_modality", "This model takes no audio while the user talks.", "audio")
+    samples = command.sent or session.capabilities.input_format.samples(command.size)
+    draft.plugins[session.plugin].check_append(
+        session.config, samples=samples, frames=len(command.frames), speech=command.speech
+    )
     limit = session.limits.input_bytes
     if session.input.reserved + max(command.size, command.wire_bytes) > limit:
         refuse(

@@ -2,40 +2,19 @@
 
 from collections.abc import Mapping
 
-from antiphon.events.audio import AudioFormat
-from antiphon.events.config import Capabilities
-
+from .models.aura import AURA as AURA
 from .models.base import OPENAI_VOICES as OPENAI_VOICES
 from .models.base import SessionPlugin as SessionPlugin
 from .models.base import TurnModel as TurnModel
+from .models.minicpm import MINICPM as MINICPM
+from .models.nemotron import NEMOTRON as NEMOTRON
+from .models.personaplex import PERSONAPLEX as PERSONAPLEX
+from .models.qwen3_omni import QWEN3_OMNI as QWEN3_OMNI
+from .models.simple import CASCADE as CASCADE
+from .models.simple import ECHO as ECHO
 
 Registry = Mapping[str, SessionPlugin]
 
-ECHO = TurnModel(
-    name="echo",
-    version="1",
-    capabilities=Capabilities(
-        supports_external_turn_signal=False,
-        core_resumable_request=True,
-        supports_reencode_context=True,
-        optional_input_modalities=("text",),
-        output_rate=24_000,
-        voices=("default",),
-    ),
-)
-"""Says back what it hears: a committed turn as a whole, or with `auto_response` every piece at once."""
-
-CASCADE = TurnModel(
-    name="cascade",
-    version="1",
-    capabilities=Capabilities(
-        supports_external_turn_signal=False,
-        optional_input_modalities=("text",),
-        input_format=AudioFormat("pcm16", 16_000),
-        output_rate=24_000,
-        voices=("default", "joe"),
-    ),
-)
-"""Voice activity, recogniser, language model and speech, one request for each committed turn."""
-
-REGISTRY: Registry = {plugin.name: plugin for plugin in (ECHO, CASCADE)}
+REGISTRY: Registry = {
+    plugin.name: plugin for plugin in (ECHO, CASCADE, MINICPM, QWEN3_OMNI, NEMOTRON, AURA, PERSONAPLEX)
+}

@@ -1,7 +1,7 @@
 """What the session asks of a model, and the record that answers for a model without rules of its own."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -28,6 +28,9 @@ OPENAI_VOICES = (
     "verse",
 )
 """Names that clients of the field ask for; a model with one voice answers to all of them."""
+
+RefAudio = Literal["unsupported", "refused", "optional", "required"]
+"""A voice from a recording; `refused` is `unsupported` by another code (N41)."""
 
 PRIVATE_KEYS = frozenset(
     {
@@ -91,6 +94,16 @@ class SessionPlugin(Protocol):
         ...
 
     @property
+    def defaults(self) -> tuple[Sampling, ...]:
+        """How each stage chooses its tokens when nobody says otherwise (N2)."""
+        ...
+
+    @property
+    def ref_audio(self) -> RefAudio:
+        """Whether it takes a voice from a recording."""
+        ...
+
+    @property
     def private_keys(self) -> frozenset[str]:
         """Options refused at opening and at updates, dropped in `response.create` (N1, N4, L12)."""
         ...
@@ -118,6 +131,16 @@ class SessionPlugin(Protocol):
     @property
     def tool_batches(self) -> int:
         """How many batches of function outputs may be pending (J12); 0: outputs are ordinary items."""
+        ...
+
+    @property
+    def warmup_units(self) -> int:
+        """Units of silence that a freshly loaded model is given before clients (B27, N51)."""
+        ...
+
+    @property
+    def max_sessions(self) -> int | None:
+        """How many sessions one engine of it holds unless it is deployed otherwise; None: the operator's choice."""
         ...
 
     @property
@@ -211,6 +234,9 @@ class TurnModel(Struct, frozen=True, kw_only=True):
     priming_units: int = 0
     max_tools: int | None = None
     tool_batches: int = 0
+    ref_audio: RefAudio = "unsupported"
+    warmup_units: int = 0
+    max_sessions: int | None = None
     shows_first_text: bool = False
 
     @property
@@ -242,11 +268,14 @@ class TurnModel(Struct, frozen=True, kw_only=True):
         return config
 
     def check(self, config: SessionConfig) -> None:
-        """Refuse private options, wrong sampling options, too many tools, and an unknown voice."""
+        """Refuse private options, wrong sampling options, too many tools, an unknown voice, a foreign recording."""
         refuse_private(config.extras, self.private_keys)
         read(config.extras, SamplingExtras)
         self.check_tools(config)
         self.check_voice(config)
+        if config.ref_audio is not None and self.ref_audio in ("unsupported", "refused"):
+            code = INVALID if self.ref_audio == "refused" else "unsupported"
+            refuse(code, "This model takes no reference audio.", "session.ref_audio", "value")
 
     def check_tools(self, config: SessionConfig) -> None:
         """Refuse more tools than the model takes."""
@@ -270,9 +299,14 @@ class TurnModel(Struct, frozen=True, kw_only=True):
     def check_update(
         self, current: SessionConfig, candidate: SessionConfig, *, locked: bool, started: bool
     ) -> None:
-        """Check the candidate, then what of it stands in the model's memory already; the same value is fine."""
+        """Check the candidate, then what of it can no longer change; the same value is fine."""
         self.check(candidate)
-        for before, after in zip(self.baked(current), self.baked(candidate), strict=True):
+        pairs = zip(
+            (*_create_only(current), *self.baked(current)),
+            (*_create_only(candidate), *self.baked(candidate)),
+            strict=True,
+        )
+        for before, after in pairs:
             if before.value != after.value and (locked or (started and after.fixed)):
                 refuse(
                     after.code,
@@ -297,6 +331,9 @@ class TurnModel(Struct, frozen=True, kw_only=True):
         for stage, chosen in enumerate(self.defaults):
             if stage == self.language_stage:
                 chosen = _over(chosen, config, extra)
+                if self.unit == 0 and config.max_output_tokens is not None:
+                    # The bound of a resident model is that of a unit, no answer's.
+                    chosen = msgspec.structs.replace(chosen, max_tokens=config.max_output_tokens)
             if extra.seed is not None:
                 chosen = msgspec.structs.replace(chosen, seed=extra.seed)
             sets.append(chosen)
@@ -319,7 +356,6 @@ def _over(base: Sampling, config: SessionConfig, extra: SamplingExtras) -> Sampl
     return msgspec.structs.replace(
         base,
         temperature=base.temperature if config.temperature is None else config.temperature,
-        max_tokens=base.max_tokens if config.max_output_tokens is None else config.max_output_tokens,
         top_p=base.top_p if extra.top_p is None else extra.top_p,
         top_k=base.top_k if extra.top_k is None else extra.top_k,
         repetition_penalty=base.repetition_penalty
@@ -331,6 +367,25 @@ def _over(base: Sampling, config: SessionConfig, extra: SamplingExtras) -> Sampl
 def tools(config: SessionConfig) -> list[msgspec.Raw]:
     """Return the definitions of the session's tools, each as JSON."""
     return msgspec.json.decode(config.tools.encode(), type=list[msgspec.Raw])
+
+
+def tool_names(config: SessionConfig) -> list[str]:
+    """Return the names of the session's tools; empty for one that has none."""
+    return [tool.name for tool in msgspec.json.decode(config.tools.encode(), type=list[_Named])]
+
+
+class _Named(Struct):
+    name: str = ""
+
+
+def _create_only(config: SessionConfig) -> tuple[Baked, ...]:
+    """Return what any session is told before its first input, or never (WIRE 4.7)."""
+    voice = "" if config.ref_audio is None else repr(config.ref_audio)
+    seeded = _canonical(config.echo.get("initial_user_text", "null"))
+    return (
+        Baked("reference audio", voice, "ref_audio_update_unsupported", "session.ref_audio", fixed=True),
+        Baked("opening text", seeded, "bad_event", "session.initial_user_text", fixed=True),
+    )
 
 
 def locked_instructions(config: SessionConfig) -> Baked:

@@ -6,7 +6,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from antiphon.events.config import JsonText
+from antiphon.events.config import JsonText, SessionConfig
 
 from ..refusal import refuse
 
@@ -37,6 +37,20 @@ def read(extras: Mapping[str, JsonText], shape: type[T], codes: Mapping[str, str
             key = field.encode_name
             refuse(code, f"The option {key!r} cannot be like that: {error}.", f"{PARAM}.{key}", "value")
     return shape(**values)
+
+
+def filled(config: SessionConfig, shape: type[Struct], codes: Mapping[str, str] | None = None) -> SessionConfig:
+    """Return the configuration with a value for every option of `shape` that has a default.
+
+    So the stage half reads what holds, and a change shows whoever spelled it.
+
+    Raises:
+        Refusal: as `read`.
+    """
+    options = read(config.extras, shape, codes)
+    values = msgspec.structs.asdict(options).items()
+    known = {key: msgspec.json.encode(value).decode() for key, value in values if value is not None}
+    return msgspec.structs.replace(config, extras={**config.extras, **known})
 
 
 def refuse_private(extras: Mapping[str, JsonText], private: frozenset[str]) -> None:

@@ -1,13 +1,13 @@
 """A session without an engine: given events, when a command, then events; and the live state beside the fold."""
 
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from antiphon.events import commands as cmd
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
-from antiphon.events.audio import AudioFormat, TextMark
+from antiphon.events.audio import AudioFormat, SampleRef, TextMark
 from antiphon.events.config import (
     Capabilities,
     Dialect,
@@ -52,7 +52,7 @@ class World:
         self,
         *,
         dialect: Dialect = "duplex",
-        plugin: Literal["cascade", "echo"] = "cascade",
+        plugin: str = "cascade",
         vad: TurnDetection | None = None,
         auto: bool = False,
         limits: Limits | None = None,
@@ -62,6 +62,8 @@ class World:
         by_update: bool = False,
         capabilities: Capabilities | None = None,
         plugins: Registry = REGISTRY,
+        extras: dict[str, str] | None = None,
+        ref_audio: SampleRef | None = None,
     ) -> None:
         model = plugins[plugin]
         duplex = dialect == "duplex"
@@ -86,6 +88,8 @@ class World:
                 turn_detection=vad,
                 playback_policy=policy or ("ack_only" if duplex else "commit_all_on_done"),
                 auto_response=auto,
+                extras=extras or {},
+                ref_audio=ref_audio,
             ),
             limits=limits or Limits(min_commit_ms=0 if duplex else 100),
             wall_us=WALL,

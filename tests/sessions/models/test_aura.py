@@ -1,0 +1,134 @@
+"""AURA: options of its speech, the gate between its turns, and what it remembers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.events.audio import SampleRef
+from antiphon.events.context import ContextTurn
+from antiphon.sessions.models.aura_context import MOST_CLIPS, MOST_TURNS, bounded, remembered
+from antiphon.sessions.plugins import AURA
+
+from tests.rules import rule
+from tests.sessions.models.configs import VOICE, Refused, changed, config, opening, options, refused
+from tests.sessions.world import World, error
+
+CLIP = (SampleRef("in", 0, 2),)
+
+
+@rule("N58")
+def test_defaults_of_the_speech() -> None:
+    chosen = options(opening(AURA, config()))
+    assert chosen["tts_task_type"] == "CustomVoice"
+    assert chosen["tts_language"] == "Chinese"
+    assert chosen["tts_speaker"] == "Vivian"
+    assert chosen["tts_min_chars"] == 30
+
+
+WRONG: list[tuple[dict[str, object], bool, Refused]] = [
+    ({"tts_task_type": "Cloned"}, False, ("invalid_duplex_runtime_config", "session.extra_body.tts_task_type")),
+    ({"tts_task_type": "Base"}, False, ("invalid_duplex_runtime_config", "session.ref_audio")),
+    (
+        {"tts_task_type": "Base", "tts_speaker": "Vivian"},
+        True,
+        ("invalid_duplex_runtime_config", "session.extra_body.tts_speaker"),
+    ),
+    ({}, True, ("invalid_duplex_runtime_config", "session.extra_body.tts_task_type")),
+    ({"tts_x_vector_only": True}, False, ("invalid_duplex_runtime_config", "session.extra_body.tts_task_type")),
+    ({"tts_min_chars": 0}, False, ("invalid_duplex_runtime_config", "session.extra_body.tts_min_chars")),
+    ({"tts_min_chars": 201}, False, ("invalid_duplex_runtime_config", "session.extra_body.tts_min_chars")),
+]
+
+
+@pytest.mark.parametrize(("extras", "voice", "expected"), WRONG, ids=range(len(WRONG)))
+@rule("N4", "N56", "N58")
+def test_pairs_that_no_checkpoint_has(extras: dict[str, object], voice: bool, expected: Refused) -> None:
+    asked = changed(config(**extras), ref_audio=VOICE if voice else None)
+    assert refused(lambda: opening(AURA, asked)) == expected
+
+
+@rule("N58")
+def test_a_voice_from_a_recording() -> None:
+    opening(AURA, changed(config(tts_task_type="Base", tts_x_vector_only=True), ref_audio=VOICE))
+
+
+@rule("N58", "L8", "Q4.23")
+def test_instructions_may_change_at_any_time() -> None:
+    current = opening(AURA, config())
+    AURA.check_update(current, changed(current, instructions="Be brief."), locked=True, started=True)
+
+
+@rule("N54", "N2")
+def test_the_silent_token_stops_the_text_and_the_speech_has_its_own_end() -> None:
+    recogniser, language, talker, vocoder = AURA.sampling(config())
+    assert language.stops == (151_669, 151_645)
+    assert (talker.stops, talker.max_tokens, talker.min_tokens) == ((2150,), 240, 8)
+    assert (recogniser.max_tokens, vocoder.seed) == (256, 42)
+
+
+@rule("N16", "N17", "N55")
+def test_the_gate_opens_when_the_text_is_complete_and_speech_drains() -> None:
+    gates = [(stage, done) for stage in range(4) for done in (False, True)]
+    assert [gate for gate in gates if AURA.opens_gate(stage=gate[0], finished=gate[1])] == [(1, True)]
+    assert AURA.draining() == {2, 3}
+    assert AURA.capabilities.supports_concurrent_turn_requests
+
+
+@rule("E6", "N52")
+def test_sound_alone_is_no_input() -> None:
+    assert "video" in AURA.capabilities.required_input_modalities
+    assert "audio" in AURA.capabilities.optional_input_modalities
+
+
+# -- memory --------------------------------------------------------------------------------------------------
+
+
+def seen(number: int, user: str = "?", assistant: str | None = "!") -> ContextTurn:
+    return ContextTurn(user=f"{user}{number}" if user else "", clip=CLIP, assistant=assistant)
+
+
+@rule("N57")
+def test_beyond_45_clips_the_oldest_30_go() -> None:
+    turns: tuple[ContextTurn, ...] = ()
+    for number in range(MOST_CLIPS):
+        turns = remembered(turns, seen(number))
+    assert all(turn.clip for turn in turns)
+    turns = remembered(turns, seen(MOST_CLIPS))
+    assert [bool(turn.clip) for turn in turns] == [False] * 30 + [True] * 16
+    assert [turn.user for turn in turns] == [f"?{number}" for number in range(46)]
+
+
+@rule("N57")
+def test_a_turn_of_nothing_is_dropped_as_a_pair_when_its_clip_goes() -> None:
+    turns = [seen(0, user="", assistant=None), seen(1, user="", assistant="!"), seen(2, assistant=None)]
+    turns += [seen(number) for number in range(3, 46)]
+    assert [(turn.user, turn.assistant) for turn in bounded(turns)[:2]] == [("", "!"), ("?2", None)]
+    assert bounded([seen(0, user="", assistant=None)]) == (seen(0, user="", assistant=None),)
+
+
+@rule("N57")
+def test_999_turns_are_kept() -> None:
+    turns = [ContextTurn(user=str(number), assistant="!") for number in range(MOST_TURNS + 5)]
+    assert [turn.user for turn in bounded(turns)][:1] == ["5"]
+    assert len(bounded(turns)) == MOST_TURNS
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), max_size=120))
+@rule("N57")
+def test_the_memory_is_bounded_at_every_step_and_forgets_no_words(kinds: list[tuple[bool, bool, bool]]) -> None:
+    turns: tuple[ContextTurn, ...] = ()
+    for number, (user, clip, silent) in enumerate(kinds):
+        turn = ContextTurn(
+            user=f"{number}" if user else "", clip=CLIP if clip else (), assistant=None if silent else f"a{number}"
+        )
+        turns = remembered(turns, turn)
+        assert sum(bool(kept.clip) for kept in turns) <= MOST_CLIPS
+    assert [turn.user for turn in turns if turn.user] == [str(n) for n, (user, _, _) in enumerate(kinds) if user]
+    assert turns == bounded(turns)
+
+
+@rule("N30")
+def test_text_alone_is_answered_by_refusal() -> None:
+    here = World(plugin="aura")
+    assert not here.session.capabilities.supports_text_only_turn
+    assert error(here.commit()) == "input_audio_buffer_empty"
