@@ -116,7 +116,7 @@ class Attachment:
             Refused: `invalid_event_ack`: no message of this number has been sent.
         """
         if self.current:
-            self.feed.acknowledge(number, self._serving.settings.replay_bytes)
+            self.feed.acknowledge(number)
 
     def heard(self) -> None:
         """The client showed that it is there (a frame, or the pong behind `session.resumed`)."""

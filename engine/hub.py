@@ -237,7 +237,7 @@ class Hub:
         runner = live.runner
         outcome = await live.ask(
             resume_command(resumption),
-            prepare=resume_preparation(runner.feed, self._secret, self.settings),
+            prepare=resume_preparation(runner.feed, self._secret),
             abandoned=lambda outcome: self._abandon_resume(live, outcome),
         )
         if outcome.error is None and outcome.entry is None:
@@ -250,7 +250,7 @@ class Hub:
         self._counts.resumed += 1
         live.remember(resumption.control_id, entry)
         if resumption.last_number <= runner.feed.number:
-            runner.feed.acknowledge(resumption.last_number, self.settings.replay_bytes)
+            runner.feed.acknowledge(resumption.last_number)
         return self._attach(live, entry)
 
     def _again(self, live: Live, resumption: Resumption) -> Attachment:

@@ -35,6 +35,8 @@ class Live:
         """The transactions that opened or resumed it, by control id, for callers that lost the answer."""
         self._closed = False
         runner.turned = self.turned
+        runner.feed.window.bytes = settings.replay_bytes
+        runner.feed.window.age_us = settings.replay_ms * 1000
         self._scoring = scoring
         self._ingress: Ingress | None = None
 

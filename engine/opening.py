@@ -114,7 +114,7 @@ def resume_command(resumption: Resumption) -> ResumeSession:
     )
 
 
-def resume_preparation(feed: Feed, secret: bytes, settings: HubSettings) -> Prepare:
+def resume_preparation(feed: Feed, secret: bytes) -> Prepare:
     """Return what completes a resume just before it is decided.
 
     The token follows from the attachment that the session will then have. Whether messages are missing is for
@@ -127,7 +127,7 @@ def resume_preparation(feed: Feed, secret: bytes, settings: HubSettings) -> Prep
         return replace(
             command,
             next_digest=digest(token(secret, session.id, session.lease.attachment + 1)),
-            gap=not feed.replayable(command.last_number, settings.replay_bytes),
+            gap=not feed.window.replayable(command.last_number),
         )
 
     return prepare

@@ -4,6 +4,9 @@ from msgspec import Struct
 
 from antiphon.events.config import Dialect, TurnDetection
 
+LONGEST_REPLAY_MS = 60_000
+"""Ages are accounted for a minute."""
+
 
 class HubSettings(Struct, frozen=True, kw_only=True):
     """Times in milliseconds, sizes in bytes; 0 means no bound where that is said.
@@ -11,6 +14,7 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     `wildcard` True: any model name is served. `aliases` maps further names to the served one.
     `max_session_ms` bounds sessions of the GA and beta dialects (0: none); `grace_ms`, `idle_ttl_ms` and
     `activation_ms` are the lease's. `replay_bytes` bounds what a client may leave unacknowledged,
+    `replay_ms` (0: no bound; at most a minute, and longer than the grace) how old what is replayed to it may be,
     `slow_bytes` and `slow_ms` (at most a minute) how far it may read behind.
     """
 
@@ -30,6 +34,16 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     pending_commits: int = 4
     items: int = 4096
     replay_bytes: int = 256 * 1024 * 1024
+    replay_ms: int = 0
     slow_bytes: int = 16 * 1024 * 1024
     slow_ms: int = 30_000
     shutdown_ms: int = 5_000
+
+    def __post_init__(self) -> None:
+        """Hold the bounds to one another (D16).
+
+        Raises:
+            ValueError: what is missed could not be replayed for as long as it can be asked for.
+        """
+        if self.replay_ms and not self.grace_ms < self.replay_ms <= LONGEST_REPLAY_MS:
+            raise ValueError("replay_ms must be longer than grace_ms, and at most a minute")

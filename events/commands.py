@@ -75,10 +75,15 @@ class ConfirmAttachment(Command, frozen=True, kw_only=True):
 
 
 class Detach(Command, frozen=True, kw_only=True):
-    """The connection of this attachment is gone; fenced by the lease generation it served (D31)."""
+    """Nobody serves the session any more. A connection's own detach gives the lease generation that it served,
+    which is its fence and makes it repeatable (D31, C6). An operator's has a `control_id` and may leave the
+    generation out: whoever serves then (C5)."""
 
-    generation: int
-    reason: Literal["disconnect", "idle_timeout", "slow_consumer", "transport_error", "shutdown"] = "disconnect"
+    generation: int | None = None
+    reason: Literal["disconnect", "idle_timeout", "slow_consumer", "transport_error", "shutdown", "operator"] = (
+        "disconnect"
+    )
+    control_id: str | None = None
 
 
 class Heartbeat(ClientCommand, frozen=True, kw_only=True):

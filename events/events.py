@@ -148,11 +148,16 @@ class AttachmentWithdrawn(Event, frozen=True, kw_only=True):
 
 
 class SessionDetached(Event, frozen=True, kw_only=True):
-    """Nobody serves the session; it ends `grace_ms` from here unless it is resumed."""
+    """Nobody serves the session; it ends `grace_ms` from here unless it is resumed.
+
+    `control_id` and `expected` (the generation that was asked for, if any) are an operator's.
+    """
 
     generation: int
     reason: str
     grace_ms: int
+    control_id: str | None = None
+    expected: int | None = None
 
 
 class SessionTouched(PublicEvent, frozen=True, kw_only=True):

@@ -93,7 +93,7 @@ def decide(session: Session, command: cmd.AnyCommand, now: int, plugins: Registr
     command becomes one `ErrorReported`.
 
     Raises:
-        Refusal: opening or resuming is refused; only its caller hears that.
+        Refusal: a control (open, resume, detach, close) is refused; only its caller hears that.
     """
     draft = Draft(session, max(now, session.now), plugins)
     if isinstance(command, cmd.ClientCommand):
@@ -112,7 +112,9 @@ def _decide_request(draft: Draft, command: cmd.ClientCommand) -> None:
     if command.client_seq is not None and command.client_seq <= lease.client_seq:
         return
     if session.phase == "closing":
-        draft.emit(Refusal("session_closed", "The session is closing.").event(draft.number, command.event_id))
+        touch = isinstance(command, cmd.Heartbeat)
+        code = "runtime_touch_failed" if touch else "session_closed"
+        draft.emit(Refusal(code, "The session is closing.").event(draft.number, command.event_id))
         return
     if lease.phase == "absent":
         return

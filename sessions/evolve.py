@@ -108,6 +108,9 @@ ACTIVITY: frozenset[type[ev.Event]] = frozenset(
         ev.ItemRetrieved,
         ev.ItemTruncated,
         ev.ResponseCreated,
+        ev.RequestSubmitted,
+        ev.RequestAccepted,
+        ev.RequestFinished,
         ev.OutputStarted,
         ev.AudioDelta,
         ev.TextDelta,
@@ -122,4 +125,4 @@ ACTIVITY: frozenset[type[ev.Event]] = frozenset(
         ev.PlaybackAcknowledged,
     }
 )
-"""Events that renew the lease: what a client asked for and what a model said (C1, WIRE 8.6)."""
+"""Events that renew the lease: what a client asked for, and what a model took and said (C1, C3, WIRE 8.6)."""

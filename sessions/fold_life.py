@@ -7,7 +7,7 @@ from .fold_input import let_go, samples
 from .fold_talk import request_to
 from .phases import move
 from .playback import play_on, stand_still
-from .state import KEPT_CONTROLS, Closing, ControlOutcome, Session, opening_body
+from .state import KEPT_CONTROLS, Closing, ControlOutcome, Session, detach_body, opening_body, resume_body
 
 
 def session_opened(session: Session, event: ev.SessionOpened) -> None:
@@ -33,7 +33,7 @@ def session_resumed(session: Session, event: ev.SessionResumed) -> None:
     lease.previous_token, lease.token = event.presented, event.token_digest
     lease.confirm_by = session.now + session.limits.activation_ms * 1000
     lease.expires_at = None
-    body = f"{event.presented}:{event.last_number}"
+    body = resume_body(event.presented, event.last_number)
     _remember(session, event.control_id, ControlOutcome("resume", body, event.attachment, event.generation))
     play_on(session)
 
@@ -57,6 +57,10 @@ def session_detached(session: Session, event: ev.SessionDetached) -> None:
     lease.phase = move(phases.ATTACHMENT, lease.phase, event)
     lease.confirm_by = None
     lease.expires_at = session.now + event.grace_ms * 1000
+    if event.control_id is not None:
+        body = detach_body(event.expected, event.reason)
+        outcome = ControlOutcome("detach", body, lease.attachment, lease.generation)
+        _remember(session, event.control_id, outcome)
     stand_still(session)
 
 
@@ -103,4 +107,5 @@ def _remember(session: Session, control_id: str, outcome: ControlOutcome) -> Non
     controls = session.lease.controls
     controls[control_id] = outcome
     if len(controls) > KEPT_CONTROLS:
-        del controls[next(iter(controls))]
+        last = {known.kind: name for name, known in controls.items()}
+        del controls[next(name for name, known in controls.items() if last[known.kind] != name)]

@@ -10,8 +10,8 @@ from .draft import Draft
 from .ending import close, close_if_free, end_response
 from .playback import playing
 from .refusal import refuse
-from .state import Session, opening_body
-from .view import view
+from .state import ControlOutcome, Session, detach_body, opening_body, resume_body
+from .view import idle_until, view
 
 TEARDOWN_US = 2_000_000
 """The terminal comes this long after the close at the latest (SUPERSEDED, WIRE 8.7)."""
@@ -25,11 +25,8 @@ def open_session(draft: Draft, command: cmd.OpenSession) -> None:
     config = merged(command.config, ConfigPatch(overlap_policy=implied))
     config = config if plugin is None else plugin.settled(config)
     if session.phase != "new":
-        known = session.lease.controls.get(command.control_id)
-        if known is not None and known.body == opening_body(command.dialect, command.plugin, config):
+        if _repeated(session, command.control_id, "open", opening_body(command.dialect, command.plugin, config)):
             return
-        if known is not None:
-            refuse("control_id_reused", "This control id was used for another request.")
         refuse("session_exists", "There is already a session of this id.")
     if plugin is None or plugin.version != command.plugin_version:
         refuse("model_not_found", f"There is no plugin {command.plugin!r} {command.plugin_version}.", "model")
@@ -67,10 +64,9 @@ def resume_session(draft: Draft, command: cmd.ResumeSession) -> None:
     """Attach a new connection; the checks are those of D22, in its order. A replay changes nothing (C11)."""
     session = draft.session
     lease = session.lease
-    known = lease.controls.get(command.control_id)
-    if known is not None and session.phase == "open":
-        if known.kind != "resume" or known.body != f"{command.presented}:{command.last_number}":
-            refuse("control_id_reused", "This control id was used for another request.")
+    body = resume_body(command.presented, command.last_number)
+    known = _repeated(session, command.control_id, "resume", body) if session.phase == "open" else None
+    if known is not None:
         if known.generation != lease.generation:
             refuse("session_resume_conflict", "The session was resumed again since.")
         return
@@ -119,17 +115,55 @@ def confirm_attachment(draft: Draft, command: cmd.ConfirmAttachment) -> None:
         draft.emit(ev.AttachmentConfirmed(attachment=lease.attachment))
 
 
+def _repeated(session: Session, control_id: str, kind: str, body: str) -> ControlOutcome | None:
+    """Return what a control with this id did before, None if it is new (B19).
+
+    Raises:
+        Refusal: `control_id_reused`: the id stands for another request (B20).
+    """
+    known = session.lease.controls.get(control_id)
+    if known is not None and (known.kind, known.body) != (kind, body):
+        refuse("control_id_reused", "This control id was used for another request.")
+    return known
+
+
 def detach(draft: Draft, command: cmd.Detach) -> None:
-    """Begin the grace, or end a session that cannot be resumed (D8). Fenced and idempotent (C4, C6)."""
+    """Begin the grace, or end a session that cannot be resumed (D8). Fenced and idempotent (C4, C6).
+
+    Raises:
+        Refusal: `control_id_reused`; `unknown_session`; `session_closed` from the close on (C13);
+            `session_resume_conflict`: the generation to be given up is not the current one. For a connection that
+            lost the session, that is the right answer and no error to report (D31).
+    """
     session = draft.session
     lease = session.lease
-    if session.phase != "open" or not lease.attached or lease.generation != command.generation:
+    if command.control_id is not None:
+        body = detach_body(command.generation, command.reason)
+        if _repeated(session, command.control_id, "detach", body) is not None:
+            return
+    elif command.generation is None:
+        refuse("invalid_argument", "A connection detaches the lease generation that it served; name it.")
+    if session.phase == "new":
+        refuse("unknown_session", "There is no such session.")
+    if session.phase != "open":
+        refuse("session_closed", "The session has ended.")
+    if command.generation not in (None, lease.generation):
+        refuse("session_resume_conflict", "Another connection serves the session; leave it alone.")
+    if not lease.attached:
         return
+    if not session.resumable and command.control_id is not None:
+        refuse("unsupported_session_resume", "This session ends without its connection; close it if that is meant.")
     if not session.resumable:
         begin_close(draft, command.reason, control_id=None, expired=False)
         return
     draft.emit(
-        ev.SessionDetached(generation=lease.generation, reason=command.reason, grace_ms=session.limits.grace_ms)
+        ev.SessionDetached(
+            generation=lease.generation,
+            reason=command.reason,
+            grace_ms=session.limits.grace_ms,
+            control_id=command.control_id,
+            expected=None if command.control_id is None else command.generation,
+        )
     )
 
 
@@ -139,9 +173,13 @@ def heartbeat(draft: Draft, _command: cmd.Heartbeat) -> None:
 
 
 def close_session(draft: Draft, command: cmd.CloseSession) -> None:
-    """End the session; closing a closed one is ok and changes nothing (M8)."""
+    """End the session; closing a closed one is ok and changes nothing (M8).
+
+    Raises:
+        Refusal: `control_id_reused`.
+    """
     session = draft.session
-    if session.phase != "open":
+    if _repeated(session, command.control_id, "close", command.reason) is not None or session.phase != "open":
         return
     if command.attachment is not None and command.attachment != session.lease.attachment:
         return
@@ -176,13 +214,13 @@ def tick(draft: Draft, _command: cmd.Tick) -> None:
         return
     if session.phase != "open":
         return
-    lease, limits = session.lease, session.limits
+    lease, limits, idle = session.lease, session.limits, idle_until(session)
     if lease.confirm_by is not None and now >= lease.confirm_by:
         draft.emit(ev.AttachmentWithdrawn(attachment=lease.attachment))
         return
     if lease.expires_at is not None and now >= lease.expires_at:
         begin_close(draft, "disconnect_grace_expired", control_id=None, expired=True)
-    elif limits.idle_ttl_ms and now >= lease.last_activity + limits.idle_ttl_ms * 1000:
+    elif idle is not None and now >= idle:
         begin_close(draft, "idle_ttl_expired", control_id=None, expired=True)
     elif limits.max_session_ms and now >= session.opened_at + limits.max_session_ms * 1000:
         begin_close(draft, "max_duration", control_id=None, expired=True)

@@ -18,17 +18,18 @@ from antiphon.events.items import FunctionCall, Item, ItemStatus, Message
 
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 5
+STATE_VERSION = 6
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
+"""Outcomes of controls that are remembered: the last ones, and the last one of each kind (B21, DESIGN 5.2)."""
 KEPT_PLAYOUTS = 64
 
 
 class ControlOutcome(Struct, frozen=True):
     """What a control operation did, for a caller that lost the answer (B19, B20)."""
 
-    kind: Literal["open", "resume", "close"]
+    kind: Literal["open", "resume", "detach", "close"]
     body: str
     attachment: int
     generation: int
@@ -431,6 +432,16 @@ def next_response_number(session: Session) -> int:
 def opening_body(dialect: Dialect, plugin: str, config: SessionConfig) -> str:
     """Return what two openings under one control id must have in common (B20)."""
     return ids.fingerprint(_plain.encode((dialect, plugin, config)))
+
+
+def resume_body(presented: str, last_number: int) -> str:
+    """Return what two resumes under one control id must have in common."""
+    return f"{presented}:{last_number}"
+
+
+def detach_body(expected: int | None, reason: str) -> str:
+    """Return what two detaches under one control id must have in common."""
+    return f"{expected}:{reason}"
 
 
 _plain = msgspec.msgpack.Encoder(order="deterministic")

@@ -39,11 +39,21 @@ def next_deadline(session: Session) -> int | None:
     lease, limits = session.lease, session.limits
     known = (lease.confirm_by, lease.expires_at, waits_until(session))
     deadlines = [deadline for deadline in known if deadline is not None]
-    if limits.idle_ttl_ms:
-        deadlines.append(lease.last_activity + limits.idle_ttl_ms * 1000)
+    idle = idle_until(session)
+    if idle is not None:
+        deadlines.append(idle)
     if limits.max_session_ms:
         deadlines.append(session.opened_at + limits.max_session_ms * 1000)
     return min(deadlines, default=None)
+
+
+def idle_until(session: Session) -> int | None:
+    """Return when the session has been idle for too long (C2); None: never, or not while a stage is still being
+    given a request (C3)."""
+    ttl_ms = session.limits.idle_ttl_ms
+    if not ttl_ms or any(request.phase == "submitted" for request in session.requests.values()):
+        return None
+    return session.lease.last_activity + ttl_ms * 1000
 
 
 def outstanding(session: Session) -> list[str]:

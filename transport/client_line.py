@@ -219,11 +219,13 @@ class Line:
             self.outbox.heartbeat_answered()
         elif isinstance(event, out.SessionUpdated):
             self.session = event.session
+        elif isinstance(event, out.ResyncRequired):
+            self._tokens.clear()  # the session goes on, but not on another socket (D20)
         await self._push.send(event)
         if isinstance(event, out.SessionClosedOut | out.SessionExpired):
             self.ended.set()
-        elif isinstance(event, out.SessionReplaced | out.ResyncRequired):
-            raise SessionLost("session_replaced", "another connection, or none, can serve the session")
+        elif isinstance(event, out.SessionReplaced):
+            raise SessionLost("session_replaced", "another connection serves the session")
         streaming = isinstance(event, out.AudioDeltaOut | out.TranscriptDelta | out.TextDeltaOut)
         if number - self._acknowledged >= (ACK_EVERY if streaming else 1):
             self._acknowledged = number
@@ -270,11 +272,13 @@ class Line:
     async def _resume(self) -> Link:
         link = await Link.dial(self._url, self._api_key)
         try:
-            resumed = await link.resume(self.session_id, self._tokens[0], self.last_number)
+            resumed, early = await link.resume(self.session_id, self._tokens[0], self.last_number)
             self._shown(resumed)
             self._acknowledged = self.last_number
             self.outbox.restart(resumed.last_client_seq)
             await self._push.send(resumed)
+            for event in early:
+                await self._take(event, link)
         except BaseException:
             link.cut()
             raise

@@ -146,20 +146,22 @@ class Link:
             raise Cut("the server did not open a session")
         return event
 
-    async def resume(self, session: str, token: str, last_number: int) -> out.SessionResumed:
-        """Take a session over.
+    async def resume(self, session: str, token: str, last_number: int) -> tuple[out.SessionResumed, list[Received]]:
+        """Take a session over; return the answer, and what came before it and belongs behind it (D35).
 
         Raises:
             Cut, Refused
         """
         asked = Resume(session_id=session, resume_token=token, last_received_server_event_seq=last_number)
         await self.send(_encode(asked))
-        event = await self._answer()
-        if isinstance(event, out.ResyncRequired):
-            raise Refused("session_resync_required", event.reason, final=True)
-        if not isinstance(event, out.SessionResumed):
-            raise Cut("the server did not resume the session")
-        return event
+        early: list[Received] = []
+        with anyio.move_on_after(OPENING_S):
+            while not isinstance(event := await self._answer(), out.SessionResumed):
+                if isinstance(event, out.ResyncRequired):
+                    raise Refused("session_resync_required", event.reason, final=True)
+                early.append(event)
+            return event, early
+        raise Cut("the server did not resume the session")
 
     async def _answer(self) -> Received:
         with anyio.move_on_after(OPENING_S):

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Sequence
 
 import anyio
+from msgspec.structs import replace
 
 from antiphon.engine.attachment import Attachment, DetachReason
 from antiphon.engine.boundary import contained_step
 from antiphon.engine.errors import Refused
 from antiphon.engine.hub import Hub
 from antiphon.engine.published import Published
+from antiphon.engine.replay_window import Overflow
 from antiphon.events.commands import CloseSession, UpdateSession
 from antiphon.events.events import (
     ConfigUpdated,
@@ -52,6 +54,7 @@ class Connection:
         self._idleness = Idleness(hub.clock, self._on_idle)
         self._scope = anyio.CancelScope()
         self._notices = 0
+        self._overflow: Overflow | None = None
         self._failed = False
         self._detaching: DetachReason = "disconnect"
 
@@ -166,12 +169,12 @@ class Connection:
 
     async def _write(self, attachment: Attachment) -> None:
         """Send what the session says, from the transaction that attached this connection to its end."""
-        socket, reader = self._socket, self._reader
+        socket = self._socket
         last: Published | None = None
         with attachment.cursor() as cursor:
             async for entry in cursor:
                 await socket.room()
-                messages = project(entry, reader, cursor.epoch)
+                messages = project(entry, self._journal(entry, attachment), cursor.epoch)
                 if last is None and attachment.generation > 1:
                     await self._catch_up(attachment, messages[:1])
                     messages = messages[1:]
@@ -191,6 +194,17 @@ class Connection:
             await socket.room()
             messages = project(missed, reader, attachment.feed.epoch)
             await socket.write([message.data for message in messages if message.number > seen])
+
+    def _journal(self, entry: Published, attachment: Attachment) -> Reader:
+        """Return the reader that a live transaction is written for: without numbers while the replay window has
+        overflowed, of which the client is told once, and without one (D17)."""
+        overflow = attachment.feed.overflow_at(entry.seq) if self._reader.form == "duplex" else None
+        if overflow is None:
+            return self._reader
+        if overflow is not self._overflow:
+            self._overflow = overflow
+            self._say(out.ResyncRequired(session_id=attachment.session, reason="journal_overflow"))
+        return replace(self._reader, form="plain")
 
     def _watch_for_silence(self, entry: Published) -> None:
         for event in entry.transaction.events:

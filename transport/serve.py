@@ -36,6 +36,10 @@ from .server import Listening, Server
 
 _log = structlog.get_logger()
 
+DEFAULTS = HubSettings()
+MEMORY_REPLAY_BYTES, MEMORY_REPLAY_MS = 8 * 1024 * 1024, 60_000
+"""What may be asked for again of a session that is only kept in memory (D16, D17)."""
+
 
 class ServeSettings(Struct, frozen=True, kw_only=True):
     """What an operator chooses. `data` None keeps the sessions in memory; None elsewhere: the pipeline's own.
@@ -155,6 +159,8 @@ async def hub_for(
                 aliases=() if pipeline.name == served else (pipeline.name,),
                 wildcard=not settings.strict_model,
                 default_dialect=settings.default_dialect,
+                replay_bytes=MEMORY_REPLAY_BYTES if settings.data is None else DEFAULTS.replay_bytes,
+                replay_ms=MEMORY_REPLAY_MS if settings.data is None else DEFAULTS.replay_ms,
             ),
             SystemClock(),
             secret,

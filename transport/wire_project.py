@@ -22,7 +22,8 @@ from .wire_server import ServerEvent
 from .wire_view import playback_out, spoken_modalities
 
 Form = Literal["ga", "beta", "duplex", "plain"]
-"""A dialect as it is written; `plain` is the duplex dialect of a session that cannot be resumed: no numbers."""
+"""A dialect as it is written; `plain` is the duplex dialect without numbers: of a session that cannot be resumed,
+or of what came when its replay window had overflowed."""
 
 
 class Scene(Struct):

@@ -298,32 +298,6 @@ async def test_a_long_past_does_not_make_a_reader_slow() -> None:
     assert slow == []
 
 
-async def test_acknowledgements_move_the_boundary_forward_only() -> None:
-    stream = Stream()
-    for seq in range(1, 11):
-        stream.publish(spoken(seq, start=0, size=4, number=seq))
-    feed, limit = stream.feed, 1 << 20
-    feed.acknowledge(6, limit)
-    feed.acknowledge(4, limit)
-    assert (feed.replayable(5, limit), feed.replayable(6, limit)) == (False, True)
-    for number in (11, -1):
-        with pytest.raises(Refused, match="invalid_event_ack"):
-            feed.acknowledge(number, limit)
-    assert feed.acknowledged == 6
-
-
-async def test_an_overflow_of_what_is_unacknowledged_ends_when_all_is_acknowledged() -> None:
-    stream = Stream()
-    for seq in range(1, 11):
-        stream.publish(*big(seq, 100_000))
-    feed, limit = stream.feed, 500_000
-    assert not feed.replayable(10, limit)
-    feed.acknowledge(9, limit)
-    assert not feed.replayable(10, limit)
-    feed.acknowledge(10, limit)
-    assert feed.replayable(10, limit)
-
-
 async def test_a_number_is_located_in_the_store() -> None:
     stream = Stream()
     await stream.begin()

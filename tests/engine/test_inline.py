@@ -95,7 +95,7 @@ async def test_every_method_reaches_the_session() -> None:
         client.send_text("bye")
         await hear(client, ItemCreated)
         client.acknowledge()
-        assert client.attachment.feed.acknowledged == client.last_number
+        assert client.attachment.feed.window.acknowledged == client.last_number
         client.barge_in()
         client.cancel_response()
         client.create_response()

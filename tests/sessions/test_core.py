@@ -29,7 +29,6 @@ def test_the_commands_of_clients_are_in_their_table() -> None:
 def test_a_session_that_does_not_exist_decides_nothing(kind: type[cmd.Command]) -> None:
     examples: list[cmd.AnyCommand] = [
         cmd.ConfirmAttachment(attachment=1),
-        cmd.Detach(generation=0),
         cmd.CloseSession(control_id="c"),
         cmd.Tick(),
         cmd.StartRunner(term=1, wall_us=0),
@@ -50,11 +49,13 @@ def test_a_session_that_does_not_exist_decides_nothing(kind: type[cmd.Command]) 
             assert core.decide(core.new(), command, 0) == []
             break
     else:
-        assert kind in (cmd.OpenSession, cmd.ResumeSession)
+        assert kind in (cmd.OpenSession, cmd.ResumeSession, cmd.Detach)
     assert core.decide(core.new(), cmd.Heartbeat(attachment=0), 0) == []
     unknown = cmd.ResumeSession(control_id="c", presented="p", next_digest="n")
     with pytest.raises(core.Refusal, match="has ended"):
         core.decide(core.new(), unknown, 0)
+    with pytest.raises(core.Refusal, match="no such session"):
+        core.decide(core.new(), cmd.Detach(generation=0), 0)
 
 
 def test_d24_a_command_of_another_attachment_is_not_executed() -> None:

@@ -42,7 +42,6 @@ def test_events_that_only_tell_move_nothing_but_time_and_number(kind: type[ev.Pu
 
 def test_c16_an_error_is_no_activity() -> None:
     assert ev.ErrorReported not in ACTIVITY
-    assert ev.RequestAccepted not in ACTIVITY
 
 
 def test_an_unnumbered_event_moves_no_number() -> None:

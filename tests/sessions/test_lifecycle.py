@@ -94,7 +94,7 @@ def test_detach_starts_the_grace() -> None:
 def test_c4_a_detach_of_another_generation_changes_nothing() -> None:
     world = World()
     world.resume()
-    assert world.detach(generation=0) == []
+    assert world.refused(cmd.Detach(generation=0)).code == "session_resume_conflict"
     assert world.session.lease.attached
 
 
@@ -417,13 +417,14 @@ def test_c13_commands_of_a_closing_session_are_refused() -> None:
     world.begin()
     world.close()
     assert error(world.say("Wait!")) == "session_closed"
-    assert world.detach() == []
+    assert world.refused(cmd.Detach(generation=1)).code == "session_closed"
     assert world.do(cmd.ReportRefusal(attachment=1, code="bad_audio", message="No.")) == []
 
 
 def test_m14_an_expiry_is_silent_about_the_response() -> None:
     world = World(limits=Limits(idle_ttl_ms=1_000))
     world.begin()
+    world.do(cmd.StageAccepted(request=world.request))
     world.wait(1_000)
     assert kinds(world.tick()) == ["SessionClosing"]
     assert kinds(world.release()) == ["RequestReleased", "SessionClosed"]

@@ -162,7 +162,7 @@ class SessionMachine(RuleBasedStateMachine):
         try:
             events = world.do(command)
         except core.Refusal:
-            assert isinstance(command, cmd.OpenSession | cmd.ResumeSession)
+            assert isinstance(command, cmd.OpenSession | cmd.ResumeSession | cmd.Detach | cmd.CloseSession)
             return []
         for event in events:
             if isinstance(event, ev.RequestSubmitted):
@@ -446,6 +446,12 @@ class SessionMachine(RuleBasedStateMachine):
     def detach(self, stale: int) -> None:
         self.give(cmd.Detach(generation=self.world.session.lease.generation - stale))
 
+    @rule(name=st.sampled_from(["one", "two"]), fenced=st.booleans(), why=st.sampled_from(["operator", "shutdown"]))
+    @precondition(alive)
+    def detach_by_an_operator(self, name: str, fenced: bool, why: Literal["operator", "shutdown"]) -> None:
+        generation = self.world.session.lease.generation if fenced else None
+        self.give(cmd.Detach(generation=generation, reason=why, control_id=name))
+
     @rule(data=st.data(), seen=st.sampled_from([0, 0, 1, 10**6]))
     def resume(self, data: st.DataObject, seen: int) -> None:
         lease = self.world.session.lease
@@ -555,7 +561,7 @@ class SessionMachine(RuleBasedStateMachine):
         half = len(world.log) // 2
         resumed = core.load(core.dump(core.fold(world.log[:half])))
         assert core.dump(core.fold(world.log[half:], resumed)) == core.dump(world.session)
-        world.detach()
+        self.give(cmd.Detach(generation=world.session.lease.generation))
         for _ in range(4):
             due = next_deadline(world.session)
             if due is not None:

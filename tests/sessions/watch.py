@@ -270,7 +270,8 @@ class Watch(Struct):
             assert command.attachment == before.attachment, "P52: a replaced connection"
             assert before.attached or told, "P52: a connection that is gone"
         if isinstance(command, cmd.Detach) and before.data != core.dump(core.new()):
-            assert command.generation == before.generation, "P46"
+            assert command.generation in (None, before.generation), "P46"
+            assert command.control_id is not None or command.generation is not None, "C5"
         self._grace(session, transaction)
         if session.phase in ("closing", "closed"):
             dead = transaction.events[self._end_at(transaction) + 1 :]
