@@ -141,7 +141,7 @@ async def test_refusals_keep_the_order_of_what_is_refused() -> None:
 
 async def test_what_waits_for_an_update_counts_against_the_credit() -> None:
     log = MoodyLog()
-    settings = HubSettings(input_bytes=30_000)
+    settings = HubSettings(input_bytes=18_000)
     async with serving(log=log, settings=settings) as served, Wire.to(served.url + DIALECTS["duplex"][0]) as wire:
         await wire.next()
         log.holding = True
