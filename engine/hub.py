@@ -1,6 +1,7 @@
 """The hub: admits sessions, attaches connections to them, and ends in order."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self
 
@@ -20,9 +21,17 @@ from .clock import Clock
 from .errors import Refused, Resync
 from .host import PipelineHost
 from .live import Live
-from .opening import Opening, Resumption, granted, opening_command, resume_command, resume_preparation
+from .naming import ABANDONED, Naming
+from .opening import (
+    Opening,
+    Resumption,
+    granted,
+    opening_command,
+    resume_command,
+    resume_preparation,
+)
 from .openings import Openings
-from .outcome import Outcome, durable
+from .outcome import Outcome, decided, durable
 from .published import Published
 from .roster import Roster
 from .scoring import LevelScorer, ScoringService
@@ -72,6 +81,7 @@ class Hub:
         self._live = self._roster.live
         self._counts = self._roster.counts
         self._openings = Openings()
+        self._naming = Naming(log, plugin, secret, self._live)
         self._admitting = 0
 
     async def __aenter__(self) -> Self:
@@ -147,25 +157,34 @@ class Hub:
 
         Raises:
             Refused: `going_away`, `model_not_found`, `resource_exhausted`, `stage_unavailable`,
-                `storage_unavailable`, `control_id_reused`, or what the plugin refuses.
+                `storage_unavailable`, `control_id_reused`, `session_closed` (it is repeated, and what it opened has
+                ended), `timeout`, or what the plugin refuses.
         """
         return await self._counting_refusals(self._open(opening))
 
     async def _open(self, opening: Opening) -> Attachment:
         before = await self._openings.repeated(opening)
         if before is not None:
-            return self._reopen(before, opening)
+            return await self._reopen(before, opening.control_id)
         command = opening_command(opening, self.plugin, self.settings, self.clock, self._secret)
         begun = self._openings.begin(opening)
         opened: str | None = None
         try:
+            async with self._patience():
+                command, known = await self._naming.named(opening, command)
+                if known:
+                    opened = command.session
+                    return await self._reopen(opened, opening.control_id)
             live = await self._admit(command.session)
-            outcome = await live.ask(command, abandoned=lambda _: self._abandon_open(live, opening.control_id))
+            async with self._patience():
+                outcome = await live.ask(command, abandoned=lambda _: self._abandon_open(live, opening.control_id))
             entry = durable(outcome)
             opened = command.session
             self._roster.not_recording = None
         finally:
             self._openings.end(opening.control_id, begun, opened)
+            if opened is None:
+                self._naming.give_up(command.session)
         self._counts.opened += 1
         live.remember(opening.control_id, entry)
         return self._attach(live, entry)
@@ -204,14 +223,19 @@ class Hub:
         return self._admitting + self._roster.slots
 
     def _abandon_open(self, live: Live, control_id: str) -> None:
-        live.runner.post(CloseSession(control_id=f"{control_id}:abandoned", reason="open_abandoned"))
+        live.runner.post(CloseSession(control_id=f"{control_id}:abandoned", reason=ABANDONED))
 
-    def _reopen(self, name: str, opening: Opening) -> Attachment:
-        """Answer a repeated opening as it was answered."""
-        live = self._live.get(name)
-        entry = live.answers.get(opening.control_id) if live is not None else None
-        if live is None or entry is None or live.runner.session.lease.attachment != 1:
-            raise Refused("unknown_session", "The session that this opened is no longer as it was.")
+    async def _reopen(self, name: str, control_id: str) -> Attachment:
+        """Answer a repeated opening as it was answered; what was resumed since is no longer its connection's."""
+        try:
+            live = await self._roster.find(name)
+        except Refused as refused:
+            if refused.code == "session_resume_expired":
+                raise Refused("session_closed", f"The session that this opened, {name}, has ended.") from None
+            raise
+        entry = await live.answered(control_id)
+        if entry is None:
+            raise Refused("unknown_session", "The session that this opened was never recorded.")
         return self._attach(live, entry)
 
     # -- resuming --------------------------------------------------------------------------------------------
@@ -219,13 +243,14 @@ class Hub:
     async def resume(self, resumption: Resumption) -> Attachment:
         """Attach a new connection to a session; return when that is durable.
 
-        A cancelled caller changes nothing that was decided; the attachment that nobody took is detached.
+        A cancelled caller changes nothing that was decided: the attachment that nobody took is detached by its own
+        generation (C14). If its turn had not come, there was no resume, and who was attached stays (D33).
 
         Raises:
             Refused: by the code of the first check that fails (D22): `session_resume_expired`,
                 `unsupported_session_resume`, `invalid_resume_token`, `session_resume_conflict`,
                 `runtime_resume_failed`; `going_away` while sessions are still being taken over or the server
-                stops; `stage_unavailable` if it needs another pipeline; `storage_unavailable`;
+                stops; `stage_unavailable` if it needs another pipeline; `storage_unavailable`; `timeout`;
                 `control_id_reused`.
             Resync: the client asks for events that are gone.
         """
@@ -233,15 +258,17 @@ class Hub:
 
     async def _resume(self, resumption: Resumption) -> Attachment:
         self._refuse_if_stopping()
-        live = await self._roster.find(resumption.session)
-        runner = live.runner
-        outcome = await live.ask(
-            resume_command(resumption),
-            prepare=resume_preparation(runner.feed, self._secret),
-            abandoned=lambda outcome: self._abandon_resume(live, outcome),
-        )
+        async with self._patience():
+            live = await self._roster.find(resumption.session)
+            runner = live.runner
+            outcome = await live.ask(
+                resume_command(resumption),
+                prepare=resume_preparation(runner.feed, self._secret),
+                abandoned=lambda outcome: self._abandon_resume(live, outcome),
+                droppable=True,
+            )
         if outcome.error is None and outcome.entry is None:
-            return self._again(live, resumption)
+            return await self._again(live, resumption)
         if isinstance(outcome.error, Refused) and outcome.error.code == "session_closed":
             raise Refused("session_resume_expired", "The session has ended.")
         if isinstance(outcome.error, Refused) and outcome.error.code == "journal_gap":
@@ -253,11 +280,11 @@ class Hub:
             runner.feed.acknowledge(resumption.last_number)
         return self._attach(live, entry)
 
-    def _again(self, live: Live, resumption: Resumption) -> Attachment:
+    async def _again(self, live: Live, resumption: Resumption) -> Attachment:
         """Answer a repeated resume as it was answered, if that is still how things stand (C11)."""
+        entry = await live.answered(resumption.control_id)
         lease = live.runner.session.lease
         known = lease.controls.get(resumption.control_id)
-        entry = live.answers.get(resumption.control_id)
         if known is None or entry is None or known.attachment != lease.attachment:
             raise Refused("session_resume_conflict", "The session was taken over in the meantime.")
         return self._attach(live, entry)
@@ -279,12 +306,67 @@ class Hub:
             live.attach(attachment)
         return attachment
 
+    @asynccontextmanager
+    async def _patience(self) -> AsyncGenerator[None]:
+        """Wait no longer than a control may take: whoever waits for it is told, and may try again (B22).
+
+        What was asked for is decided all the same, and taken back like that of a caller who went away (B16, C14).
+        """
+        with anyio.CancelScope() as waiting:
+            deadline = self.clock.monotonic_us() + self.settings.control_ms * 1000
+            timer = self.clock.call_at(deadline, waiting.cancel)
+            try:
+                yield
+            finally:
+                timer.cancel()
+        if waiting.cancelled_caught:
+            raise Refused("timeout", "This took too long; try again.")
+
     async def _counting_refusals(self, request: Awaitable[Attachment]) -> Attachment:
         try:
             return await request
         except Refused:
             self._counts.refused += 1
             raise
+
+    # -- an operator's controls ------------------------------------------------------------------------------
+
+    async def close(self, session: str, control_id: str, reason: str = "operator") -> None:
+        """End a session; return when its end is durable. One that has ended, or never was, is closed (B19, M8).
+
+        Raises:
+            Refused: `control_id_reused`, `timeout`, `storage_unavailable`, `going_away`, `stage_unavailable`.
+        """
+        async with self._patience():
+            try:
+                live = await self._roster.find(session)
+                outcome = await live.ask(CloseSession(control_id=control_id, reason=reason))
+                decided(outcome)
+            except Refused as refused:
+                if refused.code in ("session_resume_expired", "session_closed"):
+                    return
+                raise
+            await live.closed.wait()
+
+    async def detach(self, session: str, control_id: str, expected: int | None = None) -> int:
+        """Take a session from its connection, whoever that is, or only of lease generation `expected` (C5).
+
+        Returns the generation that was given up, when that is durable; repeated, the same one (B19).
+
+        Raises:
+            Refused: `control_id_reused`, `session_resume_conflict`, `unsupported_session_resume`, `session_closed`,
+                `unknown_session`, `timeout`, `storage_unavailable`, `going_away`, `stage_unavailable`.
+        """
+        async with self._patience():
+            try:
+                live = await self._roster.find(session)
+            except Refused as refused:
+                code = "unknown_session" if refused.code == "session_resume_expired" else refused.code
+                raise Refused(code, refused.message) from None
+            decided(await live.ask(Detach(generation=expected, reason="operator", control_id=control_id)))
+        lease = live.runner.session.lease
+        known = lease.controls.get(control_id)
+        return known.generation if known is not None else lease.generation
 
     # -- the end ---------------------------------------------------------------------------------------------
 

@@ -72,7 +72,8 @@ def place(waiting: deque[T], passes: Callable[[T], bool]) -> int:
 class Item(Struct):
     """A command with its sound, who wants the answer, what completes it, and who is told when it is decided.
 
-    `size` is what it weighs against the session's credit: its bytes on the wire.
+    `size` is what it weighs against the session's credit: its bytes on the wire. `wanted` says whether anybody
+    still waits for it; if not, it is not decided.
     """
 
     command: AnyCommand
@@ -81,6 +82,7 @@ class Item(Struct):
     reply: Reply | None = None
     prepare: Prepare | None = None
     taken: Callable[[], None] | None = None
+    wanted: Callable[[], bool] | None = None
 
 
 class Inbox:

@@ -14,6 +14,7 @@ from .inbox import Prepare
 from .ingress import Ingress
 from .outcome import Outcome
 from .published import Published, loss
+from .recorded import recorded
 from .runner import Runner
 from .scoring import ScoringService
 from .settings import HubSettings
@@ -31,6 +32,8 @@ class Live:
         self.current: Attachment | None = None
         self.over = anyio.Event()
         """Set when the runner has ended."""
+        self.closed = anyio.Event()
+        """Set when its end is durable, or it had to be given up."""
         self.answers: dict[str, Published] = {}
         """The transactions that opened or resumed it, by control id, for callers that lost the answer."""
         self._closed = False
@@ -58,6 +61,14 @@ class Live:
         if len(self.answers) > KEPT_ANSWERS:
             del self.answers[next(iter(self.answers))]
 
+    async def answered(self, control_id: str) -> Published | None:
+        """Return the durable transaction that opened or resumed it under a control id; it may have left memory.
+
+        Raises:
+            Refused: `storage_unavailable`.
+        """
+        return self.answers.get(control_id) or await recorded(self.runner.feed, control_id)
+
     def attach(self, attachment: Attachment) -> None:
         """Let a connection serve the session in place of the last one."""
         self.end("replaced")
@@ -75,6 +86,8 @@ class Live:
 
     def end(self, why: Ended) -> None:
         """Nobody serves the session any more."""
+        if why in ("closed", "failed"):
+            self.closed.set()
         if self.current is not None:
             self.current.end(why)
             self.current = None
@@ -85,10 +98,12 @@ class Live:
         *,
         prepare: Prepare | None = None,
         abandoned: Callable[[Outcome], None] | None = None,
+        droppable: bool = False,
     ) -> Outcome:
         """Give the runner a command and wait until its outcome is durable.
 
-        A cancelled asker changes nothing: the command is decided all the same, and `abandoned` is told of it.
+        A cancelled asker changes nothing that was decided, and `abandoned` is told of it. A command whose turn had
+        not come is decided all the same, unless it is `droppable`.
         """
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
@@ -98,7 +113,8 @@ class Live:
             elif abandoned is not None:
                 abandoned(outcome)
 
-        self.runner.post(command, reply=reply, prepare=prepare)
+        wanted = (lambda: not answer.cancelled()) if droppable else None
+        self.runner.post(command, reply=reply, prepare=prepare, wanted=wanted)
         try:
             return await answer
         except asyncio.CancelledError:

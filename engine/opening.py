@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from antiphon.events.commands import AnyCommand, OpenSession, ResumeSession
 from antiphon.events.config import ConfigPatch, Dialect
 from antiphon.events.events import SessionResumed
-from antiphon.events.ids import new_session_id
+from antiphon.events.ids import session_id
 from antiphon.sessions import core
 from antiphon.sessions.plugins import SessionPlugin
 
@@ -67,10 +67,21 @@ def model_name(opening: Opening, settings: HubSettings) -> str:
     raise Refused("model_not_found", f"There is no model {asked[:64]!r}.", param="model")
 
 
+def session_name(opening: Opening, secret: bytes, attempt: int = 0) -> str:
+    """Return the session that an opening under this control id makes; `attempt` of them were given up before."""
+    return session_id(session_prefix(opening.dialect), secret, opening.control_id, attempt)
+
+
+def renamed(command: OpenSession, session: str, secret: bytes) -> OpenSession:
+    """Return the command for a session of another name."""
+    keeps = command.token_digest is not None
+    return replace(command, session=session, token_digest=digest(token(secret, session, 1)) if keeps else None)
+
+
 def opening_command(
     opening: Opening, plugin: SessionPlugin, settings: HubSettings, clock: Clock, secret: bytes
 ) -> OpenSession:
-    """Return the command that opens a session with a new id.
+    """Return the command that opens the session which belongs to a control id.
 
     Raises:
         Refused: `model_not_found`, or the plugin's or the core's refusal of the configuration.
@@ -82,7 +93,7 @@ def opening_command(
     capabilities = replace(capabilities, supports_session_resume=keeps)
     voice = capabilities.voices[0] if capabilities.voices else "default"
     config = default_config(opening.dialect, settings, capabilities, model=model, voice=voice)
-    session = new_session_id(session_prefix(opening.dialect))
+    session = session_name(opening, secret)
     try:
         command = OpenSession(
             session=session,

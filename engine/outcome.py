@@ -24,16 +24,25 @@ class Outcome(Struct, frozen=True, kw_only=True):
 Reply = Callable[[Outcome], None]
 
 
+def decided(outcome: Outcome) -> None:
+    """Let an outcome pass that is durable, or changed nothing.
+
+    Raises:
+        Refused: it was refused, or is not durable.
+    """
+    if isinstance(outcome.error, LogError):
+        raise Refused("storage_unavailable", "The session cannot be recorded now.") from outcome.error
+    if outcome.error is not None:
+        raise outcome.error
+
+
 def durable(outcome: Outcome) -> Published:
     """Return the durable transaction of an outcome.
 
     Raises:
         Refused: what stands in its place.
     """
-    if isinstance(outcome.error, LogError):
-        raise Refused("storage_unavailable", "The session cannot be recorded now.") from outcome.error
-    if outcome.error is not None:
-        raise outcome.error
+    decided(outcome)
     if outcome.entry is None:
         raise Refused("internal_error", "The request decided to nothing.")
     return outcome.entry

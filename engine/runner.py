@@ -125,19 +125,21 @@ class Runner:
         prepare: Prepare | None = None,
         taken: Callable[[], None] | None = None,
         size: int = 0,
+        wanted: Callable[[], bool] | None = None,
     ) -> None:
         """Put a command into the inbox; never waits, never decides before it returns.
 
         `sound` is the bytes that belong to it. `reply` is called once, when the outcome is durable. `prepare`
         completes the command just before it is decided, `taken` is called right after. `size`: what it weighs
-        against the session's credit. See `inbox` for who waits behind whom.
+        against the session's credit. `wanted` False when its turn comes: it is dropped. See `inbox` for who waits
+        behind whom.
         """
         if self.failure is not None or self._stopped:
             if reply is not None:
                 error = self.failure or Refused("session_closed", "The session has ended.")
                 reply(Outcome(error=error))
             return
-        self.inbox.put(Item(command, sound, size, reply, prepare, taken))
+        self.inbox.put(Item(command, sound, size, reply, prepare, taken, wanted))
         if not self.crowded and self.inbox.others > CROWDED:
             self._crowd(True)
         if self._waiter is not None:
@@ -208,6 +210,8 @@ class Runner:
 
     def _take(self, item: Item) -> None:
         """Decide one command and record what it decided. A plain call: nothing can change underneath it."""
+        if item.wanted is not None and not item.wanted():
+            return
         session = self.session
         self.commands += 1
         command = item.command if item.prepare is None else item.prepare(session, item.command)

@@ -13,9 +13,10 @@ class HubSettings(Struct, frozen=True, kw_only=True):
 
     `wildcard` True: any model name is served. `aliases` maps further names to the served one.
     `max_session_ms` bounds sessions of the GA and beta dialects (0: none); `grace_ms`, `idle_ttl_ms` and
-    `activation_ms` are the lease's. `replay_bytes` bounds what a client may leave unacknowledged,
-    `replay_ms` (0: no bound; at most a minute, and longer than the grace) how old what is replayed to it may be,
-    `slow_bytes` and `slow_ms` (at most a minute) how far it may read behind.
+    `activation_ms` are the lease's. `control_ms` is how long an opening or a resume may take. `replay_bytes`
+    bounds what a client may leave unacknowledged, `replay_ms` (0: no bound; at most a minute, and longer than the
+    grace) how old what is replayed to it may be, `slow_bytes` and `slow_ms` (at most a minute) how far it may read
+    behind.
     """
 
     max_sessions: int = 1000
@@ -29,6 +30,7 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     recovery_grace_ms: int = 120_000
     idle_ttl_ms: int = 300_000
     activation_ms: int = 10_000
+    control_ms: int = 10_000
     max_session_ms: int = 3_600_000
     input_bytes: int = 16 * 1024 * 1024
     pending_commits: int = 4

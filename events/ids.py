@@ -1,7 +1,7 @@
 """Identifiers: derived from (session, kind, counter), shaped as the wire contract says."""
 
 import hashlib
-import secrets
+import hmac
 
 from msgspec import Struct
 
@@ -47,15 +47,19 @@ def conversation_id(session: str) -> str:
     return f"conv_{derive(session, 'conversation', 0)}"
 
 
-def new_session_id(prefix: str) -> str:
-    """Draw a session id of 128 random bits: `sess_` or `duplex-` and 32 hex digits (A1).
+def session_id(prefix: str, secret: bytes, control_id: str, attempt: int) -> str:
+    """Return the id of the session that is opened under a control id: `sess_` or `duplex-` and 32 hex digits (A1).
+
+    Nobody without the secret can guess it, and an opening that is repeated names the same session (B19). `attempt`
+    counts the openings under this control id that were given up before.
 
     Raises:
         ValueError: `prefix` is neither of the two.
     """
     if prefix not in ("sess_", "duplex-"):
         raise ValueError(f"a session id starts with 'sess_' or 'duplex-', not {prefix!r}")
-    return prefix + secrets.token_hex(16)
+    mac = hmac.digest(secret, f"open\0{control_id}\0{attempt}".encode(), "sha256")
+    return prefix + mac[:16].hex()
 
 
 # -- stage requests ------------------------------------------------------------------------------------------

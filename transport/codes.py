@@ -29,6 +29,7 @@ _CLOSES = {
     "storage_unavailable": TRY_LATER,
     "stage_unavailable": TRY_LATER,
     "going_away": TRY_LATER,
+    "timeout": TRY_LATER,
     "internal_error": INTERNAL,
     "realtime_input_failed": INTERNAL,
 }

@@ -157,7 +157,8 @@ class Handshake:
             message = out.ResyncRequired(session_id=resync.session, reason=resync.reason)
             raise Gone(message, NORMAL, resync.reason) from None
         except Refused as refused:
-            raise self._gone(refused.code, refused.message, refused.param, asked.event_id) from None
+            code = "runtime_resume_failed" if refused.code == "timeout" else refused.code
+            raise self._gone(code, refused.message, refused.param, asked.event_id) from None
 
     def _gone(self, code: str, message: str, param: str | None = None, event_id: str | None = None) -> Gone:
         said = refusal(code, message, param, event_id, self._invitation.dialect)

@@ -26,17 +26,24 @@ def test_wire_3_ids_have_their_shape() -> None:
         (ids.call_id("s", 1), "call_"),
         (ids.conversation_id("s"), "conv_"),
         (ids.event_id(1, 2, 3), "event_"),
-        (ids.new_session_id("sess_"), "sess_"),
-        (ids.new_session_id("duplex-"), "duplex-"),
+        (ids.session_id("sess_", b"secret", "c", 0), "sess_"),
+        (ids.session_id("duplex-", b"secret", "c", 0), "duplex-"),
     ):
         assert re.fullmatch(prefix + "[0-9a-f]{32}", made)
     assert ids.assistant_item_id("resp_x") == "item_resp_x"
 
 
-def test_a1_session_ids_are_drawn_and_their_prefix_checked() -> None:
-    assert ids.new_session_id("sess_") != ids.new_session_id("sess_")
+def test_a1_session_ids_follow_from_the_secret_and_their_prefix_is_checked() -> None:
+    made = {
+        ids.session_id("sess_", secret, control_id, attempt)
+        for secret in (b"one", b"two")
+        for control_id in ("a", "b")
+        for attempt in (0, 1)
+    }
+    assert len(made) == 8
+    assert ids.session_id("sess_", b"one", "a", 0) in made
     with pytest.raises(ValueError, match="not 'other'"):
-        ids.new_session_id("other")
+        ids.session_id("other", b"one", "a", 0)
 
 
 @given(SESSION, COUNT, COUNT)
