@@ -16,6 +16,7 @@ from antiphon.transport.client_events import Received, number_of
 from antiphon.transport.client_link import SessionOptions
 
 from .servers import ServerProcess, antiphon
+from tests.rules import rule
 
 PATIENT = Retrying(attempts=60, shortest_s=0.05, longest_s=0.2)
 PIECE = bytes(range(256)) * 10
@@ -60,6 +61,7 @@ async def restart(server: ServerProcess) -> None:
     await anyio.to_thread.run_sync(server.start)
 
 
+@rule("P1", "P6")
 @pytest.mark.timeout(180)
 async def test_killed_while_talking_every_event_comes_once_and_the_log_replays(
     server: ServerProcess, tmp_path: Path
@@ -111,6 +113,7 @@ async def test_commands_around_a_kill_are_applied_exactly_once(server: ServerPro
     assert texts == [f"line {n}" for n in range(40)]
 
 
+@rule("P6")
 @pytest.mark.timeout(180)
 async def test_an_answer_cut_by_a_kill_fails_by_name_and_the_session_goes_on(server: ServerProcess) -> None:
     seen = Seen()

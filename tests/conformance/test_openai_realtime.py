@@ -14,6 +14,7 @@ from openai.resources.realtime.realtime import AsyncRealtimeConnection
 from openai.types.realtime import RealtimeServerEvent
 from pydantic import BaseModel
 
+from tests.rules import rule
 from tests.transport.held import HeldStage
 from tests.transport.serving import Serving, becomes, serving
 
@@ -95,6 +96,7 @@ RESPONSE = [
 ]
 
 
+@rule("G9")
 async def test_a_text_turn() -> None:
     async with serving() as served, talking(served) as talk:
         await talk.say.session.update(session={"type": "realtime", "output_modalities": ["text"]})
@@ -130,6 +132,7 @@ async def test_a_text_turn() -> None:
         assert words == done.output[0].content[0].text
 
 
+@rule("F11")
 async def test_a_voice_turn_with_server_vad() -> None:
     async with serving() as served, talking(served) as talk:
         await talk.append(silence(300) + tone(800) + silence(800))

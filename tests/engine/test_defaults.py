@@ -7,10 +7,13 @@ from antiphon.engine.settings import HubSettings
 from antiphon.events.audio import AudioFormat
 from antiphon.events.config import Capabilities, Dialect, TurnDetection
 
+from tests.rules import rule
+
 SETTINGS = HubSettings()
 ABLE = Capabilities(output_rate=22_050)
 
 
+@rule("B8", "I1")
 @pytest.mark.parametrize("dialect", ["ga", "beta"])
 def test_ga_and_beta_are_at_24_khz_with_server_vad_and_end_with_their_socket(dialect: Dialect) -> None:
     config = default_config(dialect, SETTINGS, ABLE, model="m", voice="v")
@@ -24,6 +27,7 @@ def test_ga_and_beta_are_at_24_khz_with_server_vad_and_end_with_their_socket(dia
     assert session_prefix(dialect) == "sess_"
 
 
+@rule("B8", "I1")
 def test_duplex_listens_at_16_khz_speaks_at_the_models_rate_and_can_resume() -> None:
     config = default_config("duplex", SETTINGS, ABLE, model="m", voice="v")
     limits = default_limits("duplex", SETTINGS)

@@ -26,6 +26,7 @@ from antiphon.stages.base import Abort, Confirm, Release, Submit
 from antiphon.stages.scripted import Hang, ScriptedStage
 
 from .worlds import settle
+from tests.rules import rule
 from tests.stages.units import fed, unit
 
 pytestmark = pytest.mark.anyio
@@ -115,6 +116,7 @@ async def test_each_effect_becomes_its_message() -> None:
         ]
 
 
+@rule("K23")
 async def test_old_sound_comes_from_the_store_and_later_effects_wait_behind_it() -> None:
     async with bench() as here:
         here.desk.execute([submit(spoken(98, 2), spoken(100, 2))])

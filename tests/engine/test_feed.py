@@ -21,6 +21,7 @@ from antiphon.events.log import SampleWrite, Transaction
 from . import records
 from .records import SESSION, Outcomes, closed, opened
 from .worlds import settle
+from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
 
@@ -70,6 +71,7 @@ async def take(cursor: Cursor, count: int) -> list[int]:
     return [(await anext(cursor)).seq for _ in range(count)]
 
 
+@rule("D10", "P3")
 async def test_a_live_reader_sees_everything_in_order_and_shares_the_entry() -> None:
     stream = Stream()
     await stream.begin()
@@ -149,6 +151,7 @@ async def test_a_bounded_reader_ends_where_it_was_told() -> None:
         assert [entry.seq async for entry in empty] == []
 
 
+@rule("M17")
 async def test_every_reader_ends_behind_the_terminal() -> None:
     stream = Stream()
     await stream.begin()
@@ -158,6 +161,7 @@ async def test_every_reader_ends_behind_the_terminal() -> None:
     assert cursor.end == "closed"
 
 
+@rule("D28")
 async def test_a_detached_connections_reader_ends_and_a_newer_ones_does_not() -> None:
     stream = Stream()
     await stream.begin()
@@ -171,6 +175,7 @@ async def test_a_detached_connections_reader_ends_and_a_newer_ones_does_not() ->
         assert other.end is None
 
 
+@rule("D13")
 async def test_a_failed_feed_still_gives_what_is_durable_and_then_says_why() -> None:
     stream = Stream()
     await stream.begin()

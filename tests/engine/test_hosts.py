@@ -34,6 +34,7 @@ from antiphon.stages.base import AnyMessage, AnyReport, Report, StageUnavailable
 from antiphon.stages.echo import EchoStage
 from antiphon.stages.scripted import Crash, ScriptedStage
 
+from tests.rules import rule
 from tests.stages.units import fed
 
 pytestmark = pytest.mark.anyio
@@ -106,6 +107,7 @@ def host(request: pytest.FixtureRequest) -> PipelineHost:
     return made[request.param]
 
 
+@rule("K23")
 async def test_every_host_carries_messages_and_reports_in_order_to_the_loops_thread(host: PipelineHost) -> None:
     async with started(host) as desk:
         assert host.ready
@@ -150,6 +152,7 @@ class Broken:
         self.closed += 1
 
 
+@rule("K16", "Q4.21")
 @pytest.mark.parametrize("kind", [InlineHost, ThreadHost])
 async def test_an_exception_fails_its_request_and_nothing_else(kind: type[InlineHost | ThreadHost]) -> None:
     stage = Broken()
@@ -225,6 +228,7 @@ async def test_a_scripted_crash_is_a_fault_of_one_request() -> None:
         assert desk.kinds == [StageFailed, StageAccepted, StageProduced, StageFinished]
 
 
+@rule("K18")
 async def test_a_process_that_dies_loses_its_live_requests_and_is_started_again() -> None:
     host = ProcessHost("antiphon.stages.echo:EchoStage")
     async with started(host) as desk:

@@ -39,6 +39,7 @@ from antiphon.stages.echo import EchoStage
 from antiphon.stages.scripted import Deaf, Hang, ScriptedStage
 
 from .worlds import World, ask, opening, settle, world
+from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
 
@@ -93,6 +94,7 @@ async def test_ga_sessions_have_no_token_and_say_so() -> None:
         assert attachment.session.startswith("sess_")
 
 
+@rule("B2", "P53")
 async def test_a_slot_is_held_until_the_log_is_closed_and_free_right_then() -> None:
     async with world(settings=ONE) as here:
         attachment = await here.hub.open(opening("one"))
@@ -107,6 +109,7 @@ async def test_a_slot_is_held_until_the_log_is_closed_and_free_right_then() -> N
         assert here.hub.statistics().refused == 1
 
 
+@rule("B2", "M6", "Q4.25")
 async def test_a_stage_that_does_not_let_go_keeps_the_slot() -> None:
     stage = ScriptedStage(default=(Deaf(), Hang()))
     async with world(stage, settings=ONE) as here:
@@ -123,6 +126,7 @@ async def test_a_stage_that_does_not_let_go_keeps_the_slot() -> None:
         await here.hub.open(opening("three"))
 
 
+@rule("B3")
 async def test_the_slot_is_held_while_an_open_is_being_prepared() -> None:
     async with world(settings=ONE) as here, anyio.create_task_group() as group:
         here.log.acquiring = anyio.Event()
@@ -143,6 +147,7 @@ async def test_an_unknown_model_is_served_only_with_a_wildcard(wildcard: bool, c
             assert await code_of(here.hub.open(opening("b", model="foreign"))) == code
 
 
+@rule("B5", "B11")
 async def test_what_the_plugin_refuses_makes_no_session() -> None:
     async with world() as here:
         with pytest.raises(Refused) as refused:
@@ -152,6 +157,7 @@ async def test_what_the_plugin_refuses_makes_no_session() -> None:
         assert here.hub.statistics().admitted == 0
 
 
+@rule("B11")
 async def test_a_store_that_fails_refuses_the_open_and_frees_the_slot() -> None:
     async with world(settings=ONE) as here:
         here.log.broken = Unavailable("disk full")
@@ -167,6 +173,7 @@ class Missing(EchoStage):
         raise StageUnavailable("no voice is installed")
 
 
+@rule("K1")
 async def test_a_stage_that_cannot_load_refuses_by_name() -> None:
     async with world(Missing()) as here:
         assert here.hub.ready.is_set()
@@ -179,6 +186,7 @@ class Faulty(EchoStage):
         raise RuntimeError("a fault of the model")
 
 
+@rule("K1")
 @pytest.mark.parametrize("kind", [InlineHost, ThreadHost])
 async def test_a_stage_that_raises_in_its_start_refuses_by_name(kind: type[InlineHost | ThreadHost]) -> None:
     async with world(host=kind(Faulty())) as here:
@@ -200,6 +208,7 @@ class Restarting(InlineHost):
         self._loaded()
 
 
+@rule("K1")
 async def test_while_a_stage_is_loaded_again_openings_wait_and_the_hub_is_not_ready() -> None:
     host = Restarting(EchoStage())
     async with world(host=host) as here, anyio.create_task_group() as group:
@@ -214,6 +223,7 @@ async def test_while_a_stage_is_loaded_again_openings_wait_and_the_hub_is_not_re
         assert (here.hub.statistics().live, here.hub.ready.is_set()) == (1, True)
 
 
+@rule("B27")
 async def test_openings_wait_for_a_stage_no_longer_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "WARM_UP_S", 0.001)
     host = Restarting(EchoStage())
@@ -241,6 +251,7 @@ async def test_an_opening_that_waited_into_the_shutdown_makes_no_session() -> No
         assert await here.log.sessions() == []
 
 
+@rule("B19", "B20")
 async def test_an_opening_is_repeated_by_its_control_id_and_no_other_body() -> None:
     async with world() as here:
         first = await here.hub.open(opening("same"))
@@ -250,6 +261,7 @@ async def test_an_opening_is_repeated_by_its_control_id_and_no_other_body() -> N
         assert here.hub.statistics().opened == 1
 
 
+@rule("D31")
 async def test_the_late_detach_of_a_connection_whose_answer_was_repeated_changes_nothing() -> None:
     async with world() as here:
         lost = await here.hub.open(opening("same"))
@@ -289,6 +301,7 @@ async def test_an_opening_that_was_given_up_leaves_the_one_that_followed_alone()
         assert (await here.hub.open(opening("same"))).session == found[0]
 
 
+@rule("B19")
 async def test_a_repeated_opening_waits_for_the_first_one() -> None:
     async with world() as here, anyio.create_task_group() as group:
         found: list[str] = []
@@ -325,6 +338,7 @@ async def cancelled(here: World, request: Awaitable[object]) -> None:
     await settle()
 
 
+@rule("B13", "B16")
 async def test_an_abandoned_open_closes_what_was_opened_for_it() -> None:
     async with world(settings=ONE) as here:
         await cancelled(here, here.hub.open(opening("gone")))
@@ -336,6 +350,7 @@ async def test_an_abandoned_open_closes_what_was_opened_for_it() -> None:
         await here.hub.open(opening("gone"))
 
 
+@rule("B12")
 async def test_an_open_cancelled_in_its_preparation_frees_the_slot_and_writes_nothing() -> None:
     async with world(settings=ONE) as here:
         here.log.acquiring = anyio.Event()
@@ -345,6 +360,7 @@ async def test_an_open_cancelled_in_its_preparation_frees_the_slot_and_writes_no
         assert len(await here.log.sessions()) == 1
 
 
+@rule("C14", "D25", "D31")
 async def test_an_abandoned_resume_is_decided_and_then_detached_by_its_generation() -> None:
     async with world() as here:
         attachment = await here.hub.open(opening())
@@ -357,6 +373,7 @@ async def test_an_abandoned_resume_is_decided_and_then_detached_by_its_generatio
         assert (again.generation, again.lease) == (3, 2)
 
 
+@rule("D32")
 async def test_a_cancelled_detach_changes_nothing_but_the_waiting() -> None:
     async with world() as here:
         attachment = await here.hub.open(opening())
@@ -364,6 +381,7 @@ async def test_a_cancelled_detach_changes_nothing_but_the_waiting() -> None:
         assert [type(event) for event in (await here.events(attachment.session))[1:]] == [SessionDetached]
 
 
+@rule("B13")
 async def test_an_answer_that_comes_in_the_same_moment_as_the_cancelling_is_not_lost() -> None:
     async with world(settings=ONE) as here:
         here.log.holding = True
@@ -380,6 +398,7 @@ async def test_an_answer_that_comes_in_the_same_moment_as_the_cancelling_is_not_
 # -- resuming ------------------------------------------------------------------------------------------------
 
 
+@rule("D23", "D24", "P52", "P43")
 async def test_a_resume_moves_lease_attachment_and_token_in_one_event_and_ends_the_old_connection() -> None:
     async with world() as here:
         old = await here.hub.open(opening())
@@ -402,6 +421,7 @@ async def test_a_resume_moves_lease_attachment_and_token_in_one_event_and_ends_t
         assert not any(isinstance(event, SessionDetached) for event in events)
 
 
+@rule("D22")
 async def test_the_checks_of_a_resume_answer_in_their_order() -> None:
     async with world() as here:
         attachment = await here.hub.open(opening())
@@ -424,6 +444,7 @@ async def test_the_checks_of_a_resume_answer_in_their_order() -> None:
         await here.hub.resume(resumption(attachment, "good", last_number=3))
 
 
+@rule("C11", "D33.10")
 async def test_a_lost_answer_of_a_resume_is_given_again_and_changes_nothing() -> None:
     async with world() as here:
         old = await here.hub.open(opening())
@@ -435,6 +456,7 @@ async def test_a_lost_answer_of_a_resume_is_given_again_and_changes_nothing() ->
         assert await code_of(here.hub.resume(resumption(old, "same"))) == "session_resume_conflict"
 
 
+@rule("D33.9")
 async def test_two_resumes_at_once_have_one_winner_and_a_loser_with_an_error() -> None:
     async with world() as here, anyio.create_task_group() as group:
         old = await here.hub.open(opening())
@@ -455,6 +477,7 @@ async def test_two_resumes_at_once_have_one_winner_and_a_loser_with_an_error() -
         assert answers == ["won", "invalid_resume_token"]
 
 
+@rule("C4", "D31", "D33.12")
 async def test_a_stale_detach_does_not_touch_the_winner() -> None:
     async with world() as here:
         old = await here.hub.open(opening())
@@ -466,6 +489,7 @@ async def test_a_stale_detach_does_not_touch_the_winner() -> None:
         assert await here.commands(old.session, Detach) == []
 
 
+@rule("D25", "P51")
 async def test_a_client_that_is_never_heard_is_withdrawn_and_its_old_token_works() -> None:
     async with world() as here:
         old = await here.hub.open(opening())
@@ -486,6 +510,7 @@ async def test_a_client_that_is_never_heard_is_withdrawn_and_its_old_token_works
         assert len(confirmed) == 1
 
 
+@rule("D23")
 async def test_what_was_missed_is_replayed_up_to_the_attaching() -> None:
     async with world() as here:
         old = await here.hub.open(opening())
@@ -506,6 +531,7 @@ async def test_what_was_missed_is_replayed_up_to_the_attaching() -> None:
             ]
 
 
+@rule("D15")
 async def test_an_acknowledgement_beyond_the_head_is_refused() -> None:
     async with world() as here:
         attachment = await here.hub.open(opening())
@@ -527,6 +553,7 @@ async def test_refusals_of_the_edge_are_limited_for_each_connection() -> None:
         assert len(await here.commands(attachment.session, ReportRefusal)) == REFUSALS_BURST + 5
 
 
+@rule("D14")
 async def test_a_slow_consumer_is_detached_by_its_generation() -> None:
     async with world() as here:
         attachment = await here.hub.open(opening())
@@ -558,6 +585,7 @@ async def test_how_far_a_reader_may_be_behind_is_a_setting() -> None:
 # -- crashes -------------------------------------------------------------------------------------------------
 
 
+@rule("P57")
 async def test_a_crash_of_one_session_ends_that_session_only(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world() as here:
         one = await here.hub.open(opening("one"))
@@ -589,6 +617,7 @@ async def test_a_crash_of_one_session_ends_that_session_only(monkeypatch: pytest
 # -- the end -------------------------------------------------------------------------------------------------
 
 
+@rule("M15")
 async def test_a_shutdown_detaches_resumable_sessions_and_closes_the_others() -> None:
     async with world() as here:
         duplex = await here.hub.open(opening())
@@ -608,6 +637,7 @@ async def test_a_shutdown_detaches_resumable_sessions_and_closes_the_others() ->
             assert [type(entry.transaction.events[0]) async for entry in cursor] == [SessionOpened, SessionDetached]
 
 
+@rule("M15")
 async def test_a_shutdown_does_not_wait_for_ever_for_a_stage() -> None:
     stage = ScriptedStage(default=(Deaf(), Hang()))
     async with world(stage, settings=HubSettings(shutdown_ms=50)) as here:

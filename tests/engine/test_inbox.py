@@ -23,6 +23,8 @@ from antiphon.events.commands import (
 )
 from antiphon.events.config import Capabilities, SessionConfig
 
+from tests.rules import rule
+
 SOUND = AppendAudio(attachment=1, size=2, wire_bytes=10)
 REPORT = StageProduced(request="s.e0.turn0")
 CLOSE = CloseSession(control_id="c")
@@ -63,11 +65,13 @@ URGENT: list[AnyCommand] = [
 CLEARING = URGENT[3:]
 
 
+@rule("P58")
 @pytest.mark.parametrize("command", URGENT[:3])
 def test_a_cancel_passes_sound_and_reports(command: AnyCommand) -> None:
     assert order(SOUND, REPORT, SOUND, command) == [command, SOUND, REPORT, SOUND]
 
 
+@rule("P58")
 @pytest.mark.parametrize("command", CLEARING)
 def test_what_clears_the_input_drops_the_sound_that_it_passes(command: AnyCommand) -> None:
     assert order(SOUND, REPORT, SOUND, StageAccepted(request="r"), command) == [

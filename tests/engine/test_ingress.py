@@ -26,6 +26,7 @@ from antiphon.events.events import AudioReceived, ErrorReported
 from antiphon.sessions.plugins import ECHO
 
 from .worlds import World, opening, settle, world
+from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
 
@@ -64,6 +65,7 @@ async def order(here: World, session: str) -> list[str]:
     return [type(entry.command).__name__ for entry in (await here.recorded(session))[1:]]
 
 
+@rule("E3", "Q4.15")
 @pytest.mark.parametrize(
     ("request_", "speech"),
     [
@@ -98,6 +100,7 @@ async def test_what_the_client_wants_of_a_chunk_is_decided_by_the_session() -> N
         assert (command.overlap, command.force_listen, command.force_barge_in) == ("drop", True, True)
 
 
+@rule("E1", "E2")
 async def test_every_format_becomes_the_models() -> None:
     async with world() as here:
         attachment = await here.hub.open(opening())
@@ -118,6 +121,7 @@ async def test_every_format_becomes_the_models() -> None:
         assert events[-1].ref.end == sum(event.ref.size for event in events)
 
 
+@rule("E2")
 async def test_a_commit_takes_all_the_sound_before_it() -> None:
     async with world() as here:
         attachment = await here.hub.open(opening(patch=ConfigPatch(input_format=AudioFormat("pcm16", 24_000))))
@@ -128,6 +132,7 @@ async def test_a_commit_takes_all_the_sound_before_it() -> None:
         assert (await order(here, attachment.session))[-1] != "AppendAudio"
 
 
+@rule("E1", "E2")
 async def test_what_cannot_be_decoded_is_told_once_and_nothing_is_kept() -> None:
     async with world() as here:
         attachment = await here.hub.open(opening())
@@ -142,6 +147,7 @@ async def test_what_cannot_be_decoded_is_told_once_and_nothing_is_kept() -> None
         ]
 
 
+@rule("E12", "E13")
 async def test_an_append_over_credit_is_refused_at_once_and_credit_comes_back() -> None:
     async with world(settings=HubSettings(input_bytes=4_000, shutdown_ms=200)) as here:
         attachment = await here.hub.open(opening())
@@ -157,6 +163,7 @@ async def test_an_append_over_credit_is_refused_at_once_and_credit_comes_back() 
         assert await codes(here, attachment.session) == ["input_backpressure"]
 
 
+@rule("E24")
 async def test_appends_wait_for_their_scores_later_commands_behind_them_and_cancels_pass() -> None:
     scoring = Slow()
     async with world(scorer=scoring) as here:
@@ -175,6 +182,7 @@ async def test_appends_wait_for_their_scores_later_commands_behind_them_and_canc
         assert [event.scores for event in await received(here, attachment.session)] == [(7,), (8,)]
 
 
+@rule("E38", "P58")
 async def test_a_barge_in_passes_and_drops_the_sound_that_waits() -> None:
     scoring = Slow()
     async with world(scorer=scoring) as here:
@@ -201,6 +209,7 @@ async def test_a_counted_cancel_keeps_its_place() -> None:
         assert await order(here, attachment.session) == ["AppendAudio", "BargeIn"]
 
 
+@rule("D6")
 async def test_sound_behind_an_update_is_understood_as_the_update_says() -> None:
     async with world() as here:
         attachment = await here.hub.open(opening())
@@ -215,6 +224,7 @@ async def test_sound_behind_an_update_is_understood_as_the_update_says() -> None
         assert [event.ref.size for event in await received(here, attachment.session)] == [320]
 
 
+@rule("F10")
 async def test_a_scorer_that_fails_is_told_and_the_sound_is_kept() -> None:
     scoring = Slow()
     async with world(scorer=scoring) as here:
@@ -227,6 +237,7 @@ async def test_a_scorer_that_fails_is_told_and_the_sound_is_kept() -> None:
         assert (event.scored, event.speech) == (False, False)
 
 
+@rule("E13")
 async def test_every_wire_byte_is_given_back_exactly_once() -> None:
     scoring = Slow()
     async with world(scorer=scoring) as here:
@@ -258,6 +269,7 @@ def test_an_append_is_only_a_client_command_with_its_own_fields() -> None:
     assert AppendAudio in clients
 
 
+@rule("A22")
 async def test_a_counted_refusal_is_told_in_its_place_and_the_next_command_is_no_gap() -> None:
     scoring = Slow()
     async with world(scorer=scoring) as here:
@@ -372,6 +384,7 @@ async def test_an_update_that_is_refused_lets_go_of_what_came_behind_it() -> Non
 FAST = replace(ECHO, capabilities=replace(ECHO.capabilities, input_format=AudioFormat("pcm16", 24_000)))
 
 
+@rule("F10")
 async def test_voice_activity_that_cannot_be_told_at_the_models_rate_is_told_once() -> None:
     scoring = Slow()
     async with world(plugin=FAST, scorer=scoring) as here:

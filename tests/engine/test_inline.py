@@ -24,6 +24,7 @@ from antiphon.events.events import (
 from antiphon.stages.echo import EchoStage
 
 from .worlds import Listener, settle, world
+from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
 
@@ -102,6 +103,7 @@ async def test_every_method_reaches_the_session() -> None:
         await hear(client, ResponseEnded)
 
 
+@rule("D34", "P49")
 async def test_a_dropped_client_resumes_with_exactly_what_it_missed() -> None:
     async with world(EchoStage()) as here, InlineClient(here.hub, patch=same_rate()) as client:
         first = Listener(client)
@@ -126,6 +128,7 @@ async def test_a_dropped_client_resumes_with_exactly_what_it_missed() -> None:
         assert client.attachment.generation == 2
 
 
+@rule("D24")
 async def test_a_second_resume_replaces_the_first_connection() -> None:
     async with world() as here, InlineClient(here.hub) as client, anyio.create_task_group() as group:
         old = client.attachment
@@ -138,6 +141,7 @@ async def test_a_second_resume_replaces_the_first_connection() -> None:
         group.cancel_scope.cancel()
 
 
+@rule("M17")
 async def test_leaving_closes_the_session_and_the_reader_ends() -> None:
     async with world() as here, anyio.create_task_group() as group:
         async with InlineClient(here.hub) as client:
@@ -153,6 +157,7 @@ async def test_leaving_closes_the_session_and_the_reader_ends() -> None:
         assert isinstance((await here.events(client.session))[-1], SessionClosed)
 
 
+@rule("D8")
 async def test_a_session_of_the_ga_dialect_ends_with_its_connection() -> None:
     async with world() as here:
         async with InlineClient(here.hub, dialect="ga") as client:
@@ -164,6 +169,7 @@ async def test_a_session_of_the_ga_dialect_ends_with_its_connection() -> None:
         assert here.hub.session(client.session) is None
 
 
+@rule("P57")
 async def test_sessions_do_not_hear_one_another() -> None:
     async def one(hub: Hub, value: int) -> None:
         pcm = bytes([value, 32]) * 1_000

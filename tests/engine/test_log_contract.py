@@ -24,6 +24,7 @@ from antiphon.events.log import (
 )
 
 from .records import SESSION, Outcomes, closed, heard, opened, spoken
+from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
 
@@ -77,6 +78,7 @@ class TestAppend:
         assert outcomes.told == []
         assert await outcomes.all() == [(1, None), (9, Conflict)]
 
+    @rule("P3")
     async def test_many_appends_are_settled_in_order(self, log: Store) -> None:
         await log.acquire(SESSION)
         outcomes = Outcomes(log)
@@ -138,6 +140,7 @@ class TestCompareAndSwap:
         assert [await log.acquire(SESSION) for _ in range(3)] == [1, 2, 3]
         assert await log.acquire("sess_other") == 1
 
+    @rule("A20")
     async def test_an_older_term_is_fenced(self, log: Store) -> None:
         await log.acquire(SESSION)
         await append_all(log, opened())
@@ -147,6 +150,7 @@ class TestCompareAndSwap:
         outcomes.append(heard(2, term=2))
         assert await outcomes.all() == [(2, Fenced), (2, None)]
 
+    @rule("A20")
     async def test_a_term_that_nobody_acquired_is_fenced(self, log: Store) -> None:
         outcomes = Outcomes(log)
         outcomes.append(opened())
@@ -164,6 +168,7 @@ class TestCompareAndSwap:
         outcomes.append(heard(3, term=2))
         assert await outcomes.all() == [(1, None), (2, None), (3, None)]
 
+    @rule("A20", "P3")
     @pytest.mark.parametrize("seq", [1, 3])
     async def test_a_record_that_does_not_follow_is_a_conflict(self, log: Store, seq: int) -> None:
         await log.acquire(SESSION)

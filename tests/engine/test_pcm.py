@@ -10,6 +10,8 @@ from antiphon.engine.pcm import ALAW, ULAW, Resampler, decode, level
 from antiphon.events.audio import AudioFormat
 from antiphon.stages.g711 import alaw_encode, ulaw_encode
 
+from tests.rules import rule
+
 
 def pcm(*values: int) -> bytes:
     return np.array(values, dtype="<i2").tobytes()
@@ -25,12 +27,14 @@ def test_floats_are_clipped_and_scaled() -> None:
     assert decode(data, AudioFormat("pcm_f32le", 16_000)) == pcm(0, 32767, -32767, 32767, -32767)
 
 
+@rule("E1")
 def test_known_points_of_g711() -> None:
     # ITU-T G.711: 0xFF and 0x7F are mu-law's two zeros, 0x80 and 0x00 its extremes; 0xD5 is A-law's least step.
     assert (ULAW[0xFF], ULAW[0x7F], ULAW[0x80], ULAW[0x00]) == (0, 0, 32_124, -32_124)
     assert (ALAW[0xD5], ALAW[0x55], ALAW[0xAA], ALAW[0x2A]) == (8, -8, 32_256, -32_256)
 
 
+@rule("E1")
 @pytest.mark.parametrize(("table", "encode"), [(ULAW, ulaw_encode), (ALAW, alaw_encode)])
 def test_g711_decodes_what_the_encoder_makes(table: np.ndarray, encode: object) -> None:
     assert callable(encode)
@@ -38,6 +42,7 @@ def test_g711_decodes_what_the_encoder_makes(table: np.ndarray, encode: object) 
     assert (table[again] == table).all()
 
 
+@rule("E2")
 @pytest.mark.parametrize(
     ("data", "sound", "code"),
     [
@@ -65,6 +70,7 @@ def test_the_level_of_silence_of_a_square_and_of_nothing() -> None:
 RATES = st.sampled_from([8_000, 11_025, 16_000, 22_050, 24_000, 44_100, 48_000, 192_000])
 
 
+@rule("E2", "F4")
 @given(rate=RATES, chunks=st.lists(st.integers(0, 3_000), max_size=12))
 def test_the_count_of_resampled_samples_is_exact_to_one(rate: int, chunks: list[int]) -> None:
     resampler = Resampler(rate, 16_000)

@@ -9,6 +9,8 @@ from antiphon.events.log import Transaction
 from antiphon.sessions.state import Session
 from antiphon.sessions.view import view
 
+from tests.rules import rule
+
 CLOSED = SessionClosed(number=1, count=1, session="s", reason="client_close", expired=False)
 RESUMED = SessionResumed(
     number=0,
@@ -27,6 +29,7 @@ DETACHED = SessionDetached(generation=7, reason="disconnect", grace_ms=1)
 WITHDRAWN = AttachmentWithdrawn(attachment=3)
 
 
+@rule("D24", "D28")
 @pytest.mark.parametrize(
     ("events", "attachment", "generation", "lost"),
     [

@@ -38,6 +38,7 @@ from antiphon.stages.echo import EchoStage
 from antiphon.stages.scripted import Finish, Hang, Say, ScriptedStage
 
 from .worlds import SECRET, MoodyLog, ask, opening, settle, world
+from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
 
@@ -55,6 +56,7 @@ async def killed(stage: ScriptedStage, log: MoodyLog, clock: VirtualClock) -> As
     log.broken = None
 
 
+@rule("P6")
 async def test_a_running_answer_fails_by_name_and_the_session_can_be_resumed() -> None:
     clock, log = VirtualClock(), MoodyLog()
     async with killed(ScriptedStage(default=(Say("One.", 80), Hang())), log, clock) as hub:
@@ -100,6 +102,7 @@ async def test_a_running_answer_fails_by_name_and_the_session_can_be_resumed() -
         assert replay(await here.recorded(old.session)).identical
 
 
+@rule("P6")
 async def test_sessions_without_resume_are_closed_at_the_start() -> None:
     clock, log = VirtualClock(), MoodyLog()
     async with killed(ScriptedStage(), log, clock) as hub:
@@ -112,6 +115,7 @@ async def test_sessions_without_resume_are_closed_at_the_start() -> None:
             await here.hub.resume(Resumption(session=ga.session, token="x", control_id="r"))
 
 
+@rule("M15")
 async def test_a_detached_session_of_a_clean_shutdown_is_resumable_at_the_next_start() -> None:
     clock, log = VirtualClock(), MoodyLog()
     async with world(log=log, clock=clock) as before:
@@ -121,6 +125,7 @@ async def test_a_detached_session_of_a_clean_shutdown_is_resumable_at_the_next_s
         assert new.generation == 2
 
 
+@rule("P6")
 async def test_grace_after_a_restart_ends_a_session_that_nobody_wants() -> None:
     clock, log = VirtualClock(), MoodyLog()
     async with killed(ScriptedStage(), log, clock) as hub:
@@ -261,6 +266,7 @@ async def test_a_snapshot_of_another_version_is_ignored() -> None:
         assert await fold(here.log, "duplex-none") is None
 
 
+@rule("P1", "P6")
 async def test_the_same_with_sqlite(tmp_path: Path) -> None:
     clock = VirtualClock()
     pcm = b"\x00\x20" * 16_000

@@ -14,6 +14,7 @@ from antiphon.sessions.plugins import ECHO
 from antiphon.stages.echo import EchoStage
 
 from .worlds import ask, opening, settle, world
+from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
 
@@ -31,6 +32,7 @@ async def conversation() -> list[Transaction]:
     return await here.recorded(attachment.session)
 
 
+@rule("P2")
 async def test_a_recorded_session_replays_identically_also_from_its_export() -> None:
     recorded = await conversation()
     result = replay(recorded)

@@ -44,6 +44,7 @@ from antiphon.stages.base import Abort, AnyMessage, Release, Report, Submit
 from antiphon.stages.scripted import Cue, Finish, Hang, Say, ScriptedStage
 
 from .worlds import Listener, World, ask, opening, settle, world
+from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
 
@@ -58,6 +59,7 @@ async def drained(cursor: Cursor) -> list[int]:
     return [entry.seq async for entry in cursor]
 
 
+@rule("E24", "P3")
 async def test_commands_are_recorded_in_the_order_of_their_sending_without_gaps() -> None:
     async with world() as here:
         attachment = await here.hub.open(opening())
@@ -73,6 +75,7 @@ async def test_commands_are_recorded_in_the_order_of_their_sending_without_gaps(
         assert {entry.term for entry in recorded} == {1}
 
 
+@rule("D13", "P3")
 async def test_nothing_is_visible_before_it_is_durable_and_work_starts_when_decided() -> None:
     async with world() as here, InlineClient(here.hub) as client, anyio.create_task_group() as group:
         listener = Listener(client)
@@ -124,6 +127,7 @@ async def flooded(here: World, attachment: Attachment) -> Runner:
     return mine
 
 
+@rule("P58")
 async def test_a_full_inbox_refuses_the_client_and_has_room_for_its_cancel() -> None:
     script = (Say("One.", 80), Hang())
     async with world(ScriptedStage(default=script)) as here:
@@ -172,6 +176,7 @@ async def test_a_cancel_is_decided_after_what_it_cancels() -> None:
         assert runner(here, attachment.session).session.response is None
 
 
+@rule("E29")
 async def test_no_sound_lands_behind_the_cancel_that_was_sent_after_it() -> None:
     async with world() as here:
         attachment = await here.hub.open(opening())
@@ -239,6 +244,7 @@ async def test_a_stage_waits_while_the_store_stands_and_loses_nothing() -> None:
         assert not mine.crowded
 
 
+@rule("P57")
 async def test_an_error_in_a_task_of_one_session_ends_that_session_only(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world() as here:
         one, two = await here.hub.open(opening("one")), await here.hub.open(opening("two"))
@@ -319,6 +325,7 @@ async def test_the_request_of_a_dropped_runner_and_its_successor_of_the_same_nam
         assert [end.status for end in ends] == ["completed"]
 
 
+@rule("A20")
 async def test_a_fenced_runner_stops_and_does_not_come_back() -> None:
     async with world() as here:
         attachment = await here.hub.open(opening())

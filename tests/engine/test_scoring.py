@@ -7,6 +7,8 @@ import pytest
 
 from antiphon.engine.scoring import FRAME_BYTES, LevelScorer, Scores, ScoringService, ScoringStream
 
+from tests.rules import rule
+
 pytestmark = pytest.mark.anyio
 
 LOUD = b"\x00\x40" * 512
@@ -52,6 +54,7 @@ async def scores_of(service: ScoringService, stream: ScoringStream, pcm16: bytes
     return list(answers[0].values), answers[0].lead
 
 
+@rule("F4")
 async def test_an_append_gets_the_scores_of_the_frames_it_completes_and_their_lead() -> None:
     async with ScoringService(Marked()) as service:
         stream = service.new_stream()
@@ -66,6 +69,7 @@ async def test_scores_are_clipped_to_thousandths() -> None:
         assert await scores_of(service, service.new_stream(), frame(250)) == ([1000], 0)
 
 
+@rule("F9")
 async def test_sessions_are_scored_together_and_each_in_its_order() -> None:
     scorer = Marked()
     scorer.gate = threading.Event()
@@ -89,6 +93,7 @@ async def test_sessions_are_scored_together_and_each_in_its_order() -> None:
     assert [1, 2] in scorer.batches
 
 
+@rule("F10")
 async def test_a_scorer_that_raises_costs_only_the_scores() -> None:
     scorer = Marked()
     scorer.fails = True

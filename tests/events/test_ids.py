@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 
 from antiphon.events import ids
 
+from tests.rules import rule
+
 SESSION = st.from_regex(r"(sess_|duplex-)[0-9a-f]{1,32}", fullmatch=True)
 COUNT = st.integers(0, 2**40)
 
 
+@rule("A9")
 def test_a9_ids_depend_on_nothing_but_their_arguments() -> None:
     assert ids.response_id("s", 1) == ids.response_id("s", 1)
     assert ids.response_id("s", 1) != ids.response_id("s", 2)
@@ -33,6 +36,7 @@ def test_wire_3_ids_have_their_shape() -> None:
     assert ids.assistant_item_id("resp_x") == "item_resp_x"
 
 
+@rule("A1")
 def test_a1_session_ids_follow_from_the_secret_and_their_prefix_is_checked() -> None:
     made = {
         ids.session_id("sess_", secret, control_id, attempt)
@@ -46,12 +50,14 @@ def test_a1_session_ids_follow_from_the_secret_and_their_prefix_is_checked() -> 
         ids.session_id("other", b"one", "a", 0)
 
 
+@rule("A10", "A11", "P14")
 @given(SESSION, COUNT, COUNT)
 def test_a11_a_request_id_says_whose_it_is(session: str, epoch: int, turn: int) -> None:
     assert ids.parse_request(ids.turn_request(session, epoch, turn)) == ids.RequestName(session, epoch, turn)
     assert ids.parse_request(ids.resident_request(session, epoch)) == ids.RequestName(session, epoch, None)
 
 
+@rule("A10", "A11", "P14")
 @pytest.mark.parametrize(
     "text",
     [
@@ -85,6 +91,7 @@ def test_what_is_not_an_event_id(text: str) -> None:
     assert ids.parse_event_id(text) is None
 
 
+@rule("B20")
 def test_b20_a_fingerprint_tells_bodies_apart() -> None:
     assert ids.fingerprint(b"a") == ids.fingerprint(b"a") != ids.fingerprint(b"b")
     assert len(ids.fingerprint(b"")) == 32

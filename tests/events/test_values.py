@@ -18,6 +18,8 @@ from antiphon.events.items import (
 )
 from antiphon.events.log import Corrupt, Transaction, highest_number
 
+from tests.rules import rule
+
 
 @pytest.mark.parametrize(
     ("encoding", "width"), [("pcm16", 2), ("pcm_f32le", 4), ("g711_ulaw", 1), ("g711_alaw", 1), ("wav", 2)]
@@ -45,6 +47,7 @@ def test_the_words_of_an_item() -> None:
     assert not is_user(FunctionOutput(id="i", call_id="c", output="3"))
 
 
+@rule("L7")
 def test_l7_a_patch_changes_what_it_names() -> None:
     config = SessionConfig(model="m", instructions="x", echo={"a": "1"})
     assert merged(config, ConfigPatch()) is config
@@ -55,6 +58,7 @@ def test_l7_a_patch_changes_what_it_names() -> None:
     assert not merged(config, ConfigPatch(output_modalities=("text",))).speaks
 
 
+@rule("O3", "Q4.29")
 @pytest.mark.parametrize(
     ("code", "kind", "again"),
     [

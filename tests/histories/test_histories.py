@@ -10,6 +10,7 @@ from antiphon.events.log import BEHAVIOUR, Transaction, canonical, from_json, to
 from antiphon.sessions import core
 
 from tests.histories.record import FOLDER, SCENARIOS, Header
+from tests.rules import rule
 
 HISTORIES = sorted(FOLDER.glob("*.jsonl"))
 
@@ -23,6 +24,7 @@ def test_every_scenario_is_recorded() -> None:
     assert {path.stem for path in HISTORIES} == set(SCENARIOS)
 
 
+@rule("P2")
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 def test_a_history_is_decided_as_it_was(path: Path) -> None:
     header, log = read(path)

@@ -4,7 +4,10 @@ import pytest
 
 from antiphon.sessions.acknowledging import PHRASES, acknowledges
 
+from tests.rules import rule
 
+
+@rule("F15")
 @pytest.mark.parametrize(
     "text",
     [
@@ -16,6 +19,7 @@ def test_words_that_tell_a_speaker_to_go_on(text: str) -> None:
     assert acknowledges(text)
 
 
+@rule("F15")
 @pytest.mark.parametrize(
     "text", [None, "", " ", "?", "no", "stop", "yes but", "ok what time is it", "goon", "不对"]
 )

@@ -11,6 +11,7 @@ from antiphon.events.config import ConfigPatch, Transcription
 from antiphon.events.items import AudioPart, Message, TextPart
 from antiphon.sessions import core
 
+from tests.rules import rule
 from tests.sessions.world import OUT, World, capable, error, kinds, only
 
 OUTPUT = 2  # AudioDelta: the sound and its transcript
@@ -19,6 +20,7 @@ OUTPUT = 2  # AudioDelta: the sound and its transcript
 # -- response.create -----------------------------------------------------------------------------------------
 
 
+@rule("G8")
 def test_g8_a_response_is_announced_before_it_is_submitted() -> None:
     world = World()
     world.say("Hello?")
@@ -30,6 +32,7 @@ def test_g8_a_response_is_announced_before_it_is_submitted() -> None:
     assert only(events, ev.RequestSubmitted).request == ids.turn_request("duplex-1", 0, 0)
 
 
+@rule("G6")
 def test_g6_a_second_response_is_refused_while_one_is_active() -> None:
     world = World()
     response_id = world.begin()
@@ -39,6 +42,7 @@ def test_g6_a_second_response_is_refused_while_one_is_active() -> None:
     assert response_id in refused.message
 
 
+@rule("G6")
 def test_g6_a_response_is_refused_while_the_last_is_played_under_ack_only() -> None:
     world = World()
     world.answer("All is well.", 1_000)
@@ -49,12 +53,14 @@ def test_g6_a_response_is_refused_while_the_last_is_played_under_ack_only() -> N
     assert kinds(world.respond())[0] == "ResponseCreated"
 
 
+@rule("G6")
 def test_g6_the_other_policy_does_not_wait_for_playback() -> None:
     world = World(dialect="ga")
     world.answer("All is well.", 1_000)
     assert kinds(world.respond())[0] == "ResponseCreated"
 
 
+@rule("G6")
 def test_g6_duplex_needs_something_to_answer() -> None:
     world = World()
     assert error(world.respond()) == "response_create_without_input"
@@ -62,6 +68,7 @@ def test_g6_duplex_needs_something_to_answer() -> None:
     assert kinds(World(dialect="ga").respond())[0] == "ResponseCreated"
 
 
+@rule("G6")
 def test_an_auto_session_decides_by_itself() -> None:
     world = World(plugin="echo", auto=True)
     world.say("Hello?")
@@ -80,6 +87,7 @@ def test_a_voice_that_the_model_lacks_is_refused() -> None:
     assert error(world.respond(cmd.ResponseOptions(voice="nobody"))) == "bad_event"
 
 
+@rule("G3", "P23")
 def test_g3_a_response_keeps_its_own_configuration() -> None:
     world = World()
     world.say("Hello?")
@@ -108,6 +116,7 @@ def test_g3_a_response_keeps_its_own_configuration() -> None:
     assert world.session.response.head == head
 
 
+@rule("A9")
 def test_a_response_id_whose_item_the_client_made_up_is_skipped() -> None:
     world = World()
     taken = ids.assistant_item_id(ids.response_id("duplex-1", 1))
@@ -124,6 +133,7 @@ def test_a_response_id_whose_item_the_client_made_up_is_skipped() -> None:
 # -- output --------------------------------------------------------------------------------------------------
 
 
+@rule("G9")
 def test_wire_3_3_the_first_output_opens_item_and_part() -> None:
     world = World()
     response_id = world.begin()
@@ -136,6 +146,7 @@ def test_wire_3_3_the_first_output_opens_item_and_part() -> None:
     assert (delta.audio_ms, delta.text, delta.marks) == (100, "Hello", (TextMark(5, 100),))
 
 
+@rule("G11", "P20")
 def test_p20_durations_are_cumulative() -> None:
     world = World()
     world.begin()
@@ -145,6 +156,7 @@ def test_p20_durations_are_cumulative() -> None:
     assert (delta.playback.generated_ms, delta.playback.sent_ms) == (150, 150)
 
 
+@rule("G10")
 def test_words_without_sound_are_a_text_delta() -> None:
     world = World()
     world.begin()
@@ -176,6 +188,7 @@ def test_an_empty_report_says_nothing() -> None:
     assert world.produce() == []
 
 
+@rule("A16", "G38", "K21")
 def test_g39_output_of_a_request_that_is_not_live_is_dropped() -> None:
     world = World()
     world.begin()
@@ -191,6 +204,7 @@ def test_g39_output_of_a_request_that_is_not_live_is_dropped() -> None:
     assert world.lose(request) == []
 
 
+@rule("G1")
 def test_g1_output_of_a_resident_opens_a_response() -> None:
     world = World(plugin="echo", auto=True)
     world.append()
@@ -216,6 +230,7 @@ def test_output_for_a_resident_of_a_text_session_opens_nothing_for_sound_alone()
     assert kinds(world.produce("word", 100, world.resident))[-1] == "TextDelta"
 
 
+@rule("P5")
 def test_a_stage_accepts_a_request_once() -> None:
     world = World()
     world.begin()
@@ -226,6 +241,7 @@ def test_a_stage_accepts_a_request_once() -> None:
 # -- the end -------------------------------------------------------------------------------------------------
 
 
+@rule("A6", "G44")
 def test_a_finished_response_is_completed_and_its_request_released() -> None:
     world = World()
     response_id = world.begin()
@@ -253,6 +269,7 @@ def test_a_limit_makes_a_response_incomplete() -> None:
     assert ended.item.status == "incomplete"
 
 
+@rule("G10")
 def test_wire_3_3_6_a_response_with_nothing_to_say_has_no_item() -> None:
     world = World()
     world.begin()
@@ -260,6 +277,7 @@ def test_wire_3_3_6_a_response_with_nothing_to_say_has_no_item() -> None:
     assert (ended.item, ended.count, ended.text, ended.first_output_ms) == (None, 2, "", None)
 
 
+@rule("G23", "K15", "Q4.21")
 def test_g23_a_failure_comes_with_its_error_first() -> None:
     world = World()
     world.begin()
@@ -271,6 +289,7 @@ def test_g23_a_failure_comes_with_its_error_first() -> None:
     assert world.session.phase == "open"
 
 
+@rule("K18")
 def test_k18_a_lost_request_fails_what_it_served() -> None:
     world = World()
     world.begin()
@@ -296,6 +315,7 @@ def test_a_loss_frees_a_closing_session() -> None:
     assert kinds(world.lose(request)) == ["RequestReleased", "SessionClosed"]
 
 
+@rule("F23", "G46")
 def test_f23_a_failure_keeps_the_deferred_turn_answerable() -> None:
     world = World()
     world.begin()
@@ -309,6 +329,7 @@ def test_f23_a_failure_keeps_the_deferred_turn_answerable() -> None:
 # -- a resident request that ends ----------------------------------------------------------------------------
 
 
+@rule("K15", "M5")
 @pytest.mark.parametrize("how", ["fail", "lose"])
 def test_k15_a_session_whose_model_has_lost_its_memory_expires(how: str) -> None:
     able = capable(core.REGISTRY["echo"].capabilities, supports_reencode_context=False)
@@ -324,6 +345,7 @@ def test_k15_a_session_whose_model_has_lost_its_memory_expires(how: str) -> None
     assert kinds(world.release()) == (["RequestReleased"] if how == "fail" else [])
 
 
+@rule("N66")
 @pytest.mark.parametrize("how", ["fail", "lose", "finish"])
 def test_a_model_that_can_render_its_history_begins_a_new_epoch(how: str) -> None:
     world = World(plugin="echo", auto=True)
@@ -337,6 +359,7 @@ def test_a_model_that_can_render_its_history_begins_a_new_epoch(how: str) -> Non
     assert only(world.append(), ev.RequestSubmitted).request == "duplex-1.e1"
 
 
+@rule("G24")
 def test_a_resident_that_fails_in_silence_only_tells_the_error() -> None:
     world = World(plugin="echo", auto=True)
     world.append()
@@ -346,6 +369,7 @@ def test_a_resident_that_fails_in_silence_only_tells_the_error() -> None:
 # -- cancel --------------------------------------------------------------------------------------------------
 
 
+@rule("G31")
 def test_g31_cancel_stops_the_active_response() -> None:
     world = World()
     response_id = world.begin()
@@ -358,6 +382,7 @@ def test_g31_cancel_stops_the_active_response() -> None:
     assert world.session.epoch == 1
 
 
+@rule("G37")
 def test_g37_cancel_spares_the_input() -> None:
     world = World()
     world.begin()
@@ -367,6 +392,7 @@ def test_g37_cancel_spares_the_input() -> None:
     assert world.session.input.item_id is not None
 
 
+@rule("F23")
 def test_f23_cancel_discards_the_deferred_turn_with_its_bytes() -> None:
     world = World()
     world.begin()
@@ -428,6 +454,7 @@ def test_a_required_call_needs_tools() -> None:
     assert (refused.code, refused.param) == ("bad_event", "response.tool_choice")
 
 
+@rule("P15")
 def test_p15_an_answer_of_the_old_mode_ends_with_the_resident_of_the_new_one() -> None:
     world = World(plugin="echo")
     world.begin()

@@ -10,6 +10,7 @@ from antiphon.events import events as ev
 from antiphon.events.config import ConfigPatch, Dialect, Limits
 from antiphon.sessions.committing import SCHEDULE, Moment, scheduled
 
+from tests.rules import rule
 from tests.sessions.world import QUICK_VAD, World, error, kinds, only
 
 LISTENS = msgspec.structs.replace(QUICK_VAD, interrupt_response=False)
@@ -17,6 +18,7 @@ LONG, SHORT = 25, 20
 """Frames of 32 ms: 800 and 640 ms of speech over an answer."""
 
 
+@rule("F20")
 def test_f20_the_table_for_every_moment() -> None:
     plans: dict[tuple[bool, bool, bool, bool], str] = {}
     for spoken, busy, overlapping in product((False, True), repeat=3):
@@ -25,6 +27,7 @@ def test_f20_the_table_for_every_moment() -> None:
     assert plans == {key: scheduled(Moment(*key)) for key in product((False, True), repeat=4)}
 
 
+@rule("F20")
 def test_f20_every_row_is_used_and_no_moment_has_two() -> None:
     used: set[int] = set()
     for moment in map(Moment._make, product((False, True), repeat=4)):
@@ -38,6 +41,7 @@ def test_f20_every_row_is_used_and_no_moment_has_two() -> None:
     assert used == set(range(len(SCHEDULE)))
 
 
+@rule("F19")
 def test_f19_a_short_overlap_is_an_acknowledgement_and_the_answer_goes_on() -> None:
     world = World()
     world.begin()
@@ -56,6 +60,7 @@ def test_f19_a_short_overlap_is_an_acknowledgement_and_the_answer_goes_on() -> N
     assert world.session.turn.state == "assistant_generating"
 
 
+@rule("F19")
 def test_f19_the_limit_is_still_short() -> None:
     for ms, acknowledged in ((700, True), (701, False)):
         world = World()
@@ -64,6 +69,7 @@ def test_f19_the_limit_is_still_short() -> None:
         assert only(world.commit(), ev.InputCommitted).overlap_ack == acknowledged
 
 
+@rule("F19")
 def test_f19_the_limit_is_the_sessions() -> None:
     world = World()
     world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(overlap_short_ack_ms=100)))
@@ -72,6 +78,7 @@ def test_f19_the_limit_is_the_sessions() -> None:
     assert not only(world.commit(), ev.InputCommitted).overlap_ack
 
 
+@rule("F19")
 def test_f19_the_end_of_a_long_utterance_is_no_acknowledgement_of_the_answer_that_began_in_it() -> None:
     world = World()
     world.append(60)
@@ -81,6 +88,7 @@ def test_f19_the_end_of_a_long_utterance_is_no_acknowledgement_of_the_answer_tha
     assert (committed.overlap_ack, committed.overlap_deferred) == (False, True)
 
 
+@rule("F19")
 def test_f19_nor_if_the_turn_before_it_is_answered_while_the_user_goes_on() -> None:
     world = World()
     world.begin()
@@ -93,6 +101,7 @@ def test_f19_nor_if_the_turn_before_it_is_answered_while_the_user_goes_on() -> N
     assert not only(world.commit(), ev.InputCommitted).overlap_ack
 
 
+@rule("F19")
 def test_f19_an_acknowledgement_behind_the_last_word_still_counts_while_it_is_played() -> None:
     world = World()
     world.answer(ms=5_000)
@@ -100,6 +109,7 @@ def test_f19_an_acknowledgement_behind_the_last_word_still_counts_while_it_is_pl
     assert only(world.commit(), ev.InputCommitted).overlap_ack
 
 
+@rule("F19", "F21")
 def test_wire_6_5_a_client_that_asks_for_an_answer_gets_one() -> None:
     world = World()
     world.begin()
@@ -110,6 +120,7 @@ def test_wire_6_5_a_client_that_asks_for_an_answer_gets_one() -> None:
     assert kinds(events)[-1] == "AnswerDeferred"
 
 
+@rule("F19")
 @pytest.mark.parametrize("dialect", ["ga", "beta"])
 def test_wire_6_5_only_the_duplex_dialect_knows_acknowledgements(dialect: Dialect) -> None:
     world = World(dialect=dialect)
@@ -120,6 +131,7 @@ def test_wire_6_5_only_the_duplex_dialect_knows_acknowledgements(dialect: Dialec
     assert not committed.empty
 
 
+@rule("F19", "F21")
 def test_wire_6_5_a_session_that_answers_every_turn_never_discards_one() -> None:
     world = World(auto=True)
     world.begin()
@@ -129,6 +141,7 @@ def test_wire_6_5_a_session_that_answers_every_turn_never_discards_one() -> None
     assert kinds(events)[-1] == "AnswerDeferred"
 
 
+@rule("F19")
 def test_f19_a_detected_turn_may_be_an_acknowledgement_too() -> None:
     world = World(vad=LISTENS)
     world.begin()
@@ -138,6 +151,7 @@ def test_f19_a_detected_turn_may_be_an_acknowledgement_too() -> None:
     assert only(events, ev.InputCommitted).overlap_ack
 
 
+@rule("F20")
 def test_f20_speech_before_the_answer_is_no_overlap() -> None:
     world = World()
     world.append(2)
@@ -146,6 +160,7 @@ def test_f20_speech_before_the_answer_is_no_overlap() -> None:
     assert (committed.overlap_ack, committed.overlap_deferred, committed.empty) == (False, False, False)
 
 
+@rule("F20", "F21")
 def test_f20_what_was_asked_for_during_an_answer_waits_even_without_overlap() -> None:
     world = World()
     world.append(2)
@@ -156,6 +171,7 @@ def test_f20_what_was_asked_for_during_an_answer_waits_even_without_overlap() ->
     assert "ResponseCreated" in kinds(world.finish())
 
 
+@rule("F21")
 def test_f21_a_long_overlap_is_committed_at_once_and_waits() -> None:
     world = World()
     world.begin()
@@ -172,12 +188,14 @@ def test_f21_a_long_overlap_is_committed_at_once_and_waits() -> None:
     assert world.session.conversation.order[-1] == committed.item_id
 
 
+@rule("F21")
 def test_f21_nothing_buffered_is_not_a_turn() -> None:
     world = World()
     world.begin()
     assert error(world.commit(create_response=True)) == "input_audio_buffer_empty"
 
 
+@rule("F19")
 def test_wire_6_5_speech_in_the_buffer_counts_from_one_commit_to_the_next() -> None:
     world = World()
     world.begin()
@@ -187,6 +205,7 @@ def test_wire_6_5_speech_in_the_buffer_counts_from_one_commit_to_the_next() -> N
     assert only(world.commit(), ev.InputCommitted).overlap_ack
 
 
+@rule("E14")
 def test_e14_only_turns_whose_answer_waits_are_counted() -> None:
     world = World(limits=Limits(pending_commits=2))
     world.begin()
@@ -204,6 +223,7 @@ def test_e14_only_turns_whose_answer_waits_are_counted() -> None:
     assert only(world.commit(), ev.InputCommitted).overlap_ack
 
 
+@rule("F11")
 def test_wire_6_2_a_detector_without_create_response_only_commits() -> None:
     world = World(vad=msgspec.structs.replace(LISTENS, create_response=False))
     world.begin()
@@ -214,12 +234,14 @@ def test_wire_6_2_a_detector_without_create_response_only_commits() -> None:
     assert kinds(world.finish()) == ["RequestFinished", "ResponseEnded"]
 
 
+@rule("F11")
 def test_wire_6_2_with_auto_response_the_server_answers_a_detected_turn_all_the_same() -> None:
     world = World(auto=True, vad=msgspec.structs.replace(QUICK_VAD, create_response=False))
     world.append(4, score=900)
     assert "ResponseCreated" in kinds(world.append(10, score=0))
 
 
+@rule("E3", "E34")
 def test_e3_a_detector_that_heard_nothing_makes_a_commit_silent() -> None:
     world = World(vad=QUICK_VAD)
     world.append(4, score=0)

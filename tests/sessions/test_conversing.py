@@ -11,6 +11,7 @@ from antiphon.events.config import Limits
 from antiphon.events.items import FunctionCall, FunctionOutput, Message, TextPart
 from antiphon.sessions.view import prompt
 
+from tests.rules import rule
 from tests.sessions.world import World, error, kinds, only
 
 
@@ -22,6 +23,7 @@ def output(call_id: str = "c1") -> FunctionOutput:
     return FunctionOutput(id="", call_id=call_id, output="sunny")
 
 
+@rule("J2")
 def test_j2_an_item_of_the_user_counts_as_a_turn_to_answer() -> None:
     world = World()
     created = only(world.say("Hello."), ev.ItemCreated)
@@ -31,6 +33,7 @@ def test_j2_an_item_of_the_user_counts_as_a_turn_to_answer() -> None:
     assert world.session.turn.unanswered == 2
 
 
+@rule("J6")
 @pytest.mark.parametrize("role", ["system", "assistant"])
 def test_j6_other_items_are_history_and_no_turn(role: Literal["system", "assistant"]) -> None:
     world = World()
@@ -39,6 +42,7 @@ def test_j6_other_items_are_history_and_no_turn(role: Literal["system", "assista
     assert world.heard() == (["Known."] if role == "assistant" else [])
 
 
+@rule("J7")
 def test_wire_7_2_an_item_may_be_placed() -> None:
     world = World()
     world.say("b", "b")
@@ -49,17 +53,20 @@ def test_wire_7_2_an_item_may_be_placed() -> None:
     assert error(world.say("x", "x", previous_item_id="none")) == "item_not_found"
 
 
+@rule("J1")
 @pytest.mark.parametrize("item_id", ["no good", "x" * 65, "ü"])
 def test_wire_12_19_a_bad_id_is_refused(item_id: str) -> None:
     assert error(World().say("x", item_id)) == "bad_event"
 
 
+@rule("J1")
 def test_wire_12_19_an_id_in_use_is_refused() -> None:
     world = World()
     world.say("x", "mine")
     assert error(world.say("y", "mine")) == "item_already_exists"
 
 
+@rule("J1")
 def test_an_id_that_clients_were_promised_is_in_use() -> None:
     world = World()
     promised = only(world.append(), ev.SpeechStarted).item_id
@@ -85,6 +92,7 @@ def test_of_a_long_conversation_the_oldest_items_leave_the_context_and_stay_retr
     assert kinds(shown) == ["ItemRetrieved"]
 
 
+@rule("J10")
 def test_j10_a_function_output_needs_its_call_and_comes_once() -> None:
     world = World()
     assert error(world.item(output())) == "invalid_function_call_output"
@@ -103,6 +111,7 @@ def delete(world: World, item_id: str) -> list[ev.AnyEvent]:
     return world.do(cmd.DeleteItem(attachment=world.attachment, item_id=item_id))
 
 
+@rule("J8", "I21", "P42")
 def test_p42_a_deleted_item_is_gone_and_the_others_stay() -> None:
     world = World()
     for name in "abc":
@@ -113,6 +122,7 @@ def test_p42_a_deleted_item_is_gone_and_the_others_stay() -> None:
     assert error(delete(world, "")) == "missing_item_id"
 
 
+@rule("J8")
 def test_wire_2_9_the_item_of_a_running_response_cannot_be_deleted() -> None:
     world = World()
     response_id = world.begin()
@@ -142,6 +152,7 @@ def test_deleting_another_item_leaves_the_place_alone() -> None:
     assert only(world.produce("Hello", 100), ev.OutputStarted).previous_item_id == "b"
 
 
+@rule("J8")
 def test_retrieve_shows_the_item_as_it_is() -> None:
     world = World()
     response_id = world.answer("one two three four", 1_000)
@@ -151,6 +162,7 @@ def test_retrieve_shows_the_item_as_it_is() -> None:
     assert error(world.do(cmd.RetrieveItem(attachment=1, item_id="none"))) == "item_not_found"
 
 
+@rule("J10")
 def test_a_second_call_of_the_same_id_is_refused() -> None:
     world = World()
     call = FunctionCall(id="c1", call_id="call_1", name="look", arguments="{}")

@@ -11,6 +11,7 @@ from antiphon.sessions.core import CONTROLS, REQUESTS
 from antiphon.sessions.draft import Draft
 from antiphon.sessions.refusal import refuse
 
+from tests.rules import rule
 from tests.sessions.world import World, kinds
 
 COMMANDS: tuple[type[cmd.Command], ...] = get_args(cmd.AnyCommand)
@@ -58,6 +59,7 @@ def test_a_session_that_does_not_exist_decides_nothing(kind: type[cmd.Command]) 
         core.decide(core.new(), cmd.Detach(generation=0), 0)
 
 
+@rule("D24", "P52")
 def test_d24_a_command_of_another_attachment_is_not_executed() -> None:
     world = World()
     assert world.do(cmd.Heartbeat(attachment=2)) == []
@@ -74,6 +76,7 @@ def test_decide_never_goes_back_in_time() -> None:
     assert ahead == behind
 
 
+@rule("A22")
 def test_a_refusal_carries_the_clients_event_id() -> None:
     world = World()
     (told,) = world.do(cmd.CancelResponse(attachment=1, event_id="mine"))
@@ -81,6 +84,7 @@ def test_a_refusal_carries_the_clients_event_id() -> None:
     assert (told.event_id, told.number, told.count) == ("mine", 1, 1)
 
 
+@rule("P32")
 def test_p32_a_refusal_behind_the_first_event_is_a_fault_of_ours() -> None:
     world = World()
 
@@ -96,6 +100,7 @@ def test_p32_a_refusal_behind_the_first_event_is_a_fault_of_ours() -> None:
             core.decide(world.session, cmd.Heartbeat(attachment=1), 0)
 
 
+@rule("P1")
 def test_p1_a_snapshot_and_the_rest_are_the_whole() -> None:
     world = World()
     world.answer()

@@ -8,6 +8,7 @@ from antiphon.events import events as ev
 from antiphon.events.config import PlaybackPolicy
 from antiphon.sessions.view import next_deadline
 
+from tests.rules import rule
 from tests.sessions.world import MS, QUICK_VAD, World, error, kinds, only
 
 LONG = 25
@@ -35,6 +36,7 @@ def behind_playback(ms: int = 4_000, *, wanted: bool = True) -> World:
     return world
 
 
+@rule("F22")
 def test_f22_the_end_of_the_answer_promotes_though_its_sound_is_still_played() -> None:
     world = waiting()
     events = world.finish()
@@ -44,6 +46,7 @@ def test_f22_the_end_of_the_answer_promotes_though_its_sound_is_still_played() -
     assert next_deadline(world.session) != world.now
 
 
+@rule("E40", "F22")
 def test_f22_several_turns_have_one_answer() -> None:
     world = waiting()
     world.append(LONG)
@@ -52,6 +55,7 @@ def test_f22_several_turns_have_one_answer() -> None:
     assert world.session.turn.deferred == world.session.turn.unanswered == 0
 
 
+@rule("F22", "Q4.2")
 def test_q4_2_a_turn_that_asked_for_no_answer_gets_none() -> None:
     world = waiting(wanted=False)
     assert kinds(world.finish()) == ["RequestFinished", "ResponseEnded"]
@@ -59,6 +63,7 @@ def test_q4_2_a_turn_that_asked_for_no_answer_gets_none() -> None:
     assert "ResponseCreated" in kinds(world.respond())
 
 
+@rule("Q4.2")
 def test_q4_2_nor_is_the_wish_of_another_turn_forgotten() -> None:
     world = waiting(wanted=True)
     world.append(LONG)
@@ -66,6 +71,7 @@ def test_q4_2_nor_is_the_wish_of_another_turn_forgotten() -> None:
     assert "ResponseCreated" in kinds(world.finish())
 
 
+@rule("F22", "Q4.3")
 def test_q4_3_full_acknowledgement_of_the_playback_promotes() -> None:
     world = behind_playback()
     assert kinds(world.ack(2_000)) == ["PlaybackAcknowledged"]
@@ -73,6 +79,7 @@ def test_q4_3_full_acknowledgement_of_the_playback_promotes() -> None:
     assert kinds(events) == ["PlaybackAcknowledged", "ResponseCreated", "RequestSubmitted"]
 
 
+@rule("F22", "Q4.3")
 def test_q4_3_the_clock_promotes_what_was_played_and_never_acknowledged() -> None:
     world = behind_playback(4_000)
     due = next_deadline(world.session)
@@ -83,6 +90,7 @@ def test_q4_3_the_clock_promotes_what_was_played_and_never_acknowledged() -> Non
     assert kinds(world.tick()) == ["ResponseCreated", "RequestSubmitted"]
 
 
+@rule("I19", "Q4.3")
 def test_q4_3_a_client_that_stops_to_acknowledge_blocks_for_twice_the_rest() -> None:
     world = behind_playback(4_000)
     world.ack(1_000)
@@ -93,6 +101,7 @@ def test_q4_3_a_client_that_stops_to_acknowledge_blocks_for_twice_the_rest() -> 
     assert kinds(world.tick()) == ["ResponseCreated", "RequestSubmitted"]
 
 
+@rule("Q4.3")
 def test_q4_3_response_create_works_again_when_the_playback_is_over() -> None:
     world = behind_playback(4_000)
     assert error(world.respond()) == "response_already_active"
@@ -101,12 +110,14 @@ def test_q4_3_response_create_works_again_when_the_playback_is_over() -> None:
     assert world.session.turn.deferred == 0
 
 
+@rule("Q4.3")
 def test_q4_3_a_truncation_ends_the_playback() -> None:
     world = behind_playback()
     spoken = world.session.conversation.order[-2]
     assert kinds(world.truncate(spoken, 500)) == ["ItemTruncated", "ResponseCreated", "RequestSubmitted"]
 
 
+@rule("Q4.3")
 def test_q4_3_a_deleted_answer_blocks_nothing() -> None:
     world = behind_playback()
     world.do(cmd.DeleteItem(attachment=1, item_id=world.session.conversation.order[-2]))
@@ -114,6 +125,7 @@ def test_q4_3_a_deleted_answer_blocks_nothing() -> None:
     assert kinds(world.tick()) == ["ResponseCreated", "RequestSubmitted"]
 
 
+@rule("F22")
 def test_f22_nobody_who_could_hear_it_no_clock() -> None:
     world = World()
     response_id = world.begin()
@@ -133,6 +145,7 @@ def test_f22_nobody_who_could_hear_it_no_clock() -> None:
     assert response_id in world.session.playouts
 
 
+@rule("F22")
 def test_f22_without_acknowledgements_playback_blocks_nothing() -> None:
     world = World(policy="commit_all_on_done")
     world.answer("One two three.", 4_000)
@@ -142,6 +155,7 @@ def test_f22_without_acknowledgements_playback_blocks_nothing() -> None:
     assert "ResponseCreated" in kinds(events)
 
 
+@rule("F23", "G46", "Q4.4")
 def test_q4_4_a_failed_answer_keeps_the_turn_answerable_with_its_bytes() -> None:
     world = waiting()
     events = world.fail()
@@ -153,6 +167,7 @@ def test_q4_4_a_failed_answer_keeps_the_turn_answerable_with_its_bytes() -> None
     assert world.session.input.retained == 0
 
 
+@rule("Q4.4")
 def test_q4_4_nor_does_a_restart_strand_it() -> None:
     world = waiting()
     world.restart()
@@ -160,6 +175,7 @@ def test_q4_4_nor_does_a_restart_strand_it() -> None:
     assert world.session.input.retained == LONG * 1024
 
 
+@rule("F23", "G30")
 def test_f23_clearing_the_output_keeps_and_promotes() -> None:
     world = waiting()
     events = world.do(cmd.ClearOutput(attachment=1))
@@ -173,12 +189,14 @@ def test_f23_clearing_the_output_keeps_and_promotes() -> None:
     ]
 
 
+@rule("F23", "G30")
 def test_f23_clearing_what_is_only_played_promotes_too() -> None:
     world = behind_playback()
     events = world.do(cmd.ClearOutput(attachment=1))
     assert kinds(events) == ["OutputCleared", "Interrupted", "HistoryCut", "ResponseCreated", "RequestSubmitted"]
 
 
+@rule("F23")
 @pytest.mark.parametrize("command", [cmd.CancelResponse, cmd.BargeIn, cmd.CancelInput, cmd.ClearInput])
 def test_f23_what_the_client_calls_off_is_dropped_with_its_bytes(command: type[cmd.ClientCommand]) -> None:
     world = waiting()
@@ -192,12 +210,14 @@ def test_f23_what_the_client_calls_off_is_dropped_with_its_bytes(command: type[c
     assert error(world.respond()) == "response_create_without_input"
 
 
+@rule("F23")
 def test_f23_speech_that_interrupts_drops_it_too() -> None:
     world = waiting()
     world.do(cmd.AppendAudio(attachment=1, size=1024, overlap="barge_in"))
     assert (world.session.turn.deferred, world.session.input.retained) == (0, 0)
 
 
+@rule("F24")
 def test_f24_input_that_is_open_at_the_end_of_an_answer_is_left_alone() -> None:
     world = World()
     world.begin()
@@ -212,6 +232,7 @@ def test_f24_input_that_is_open_at_the_end_of_an_answer_is_left_alone() -> None:
     assert committed.ref.size == (LONG + 2) * 1024
 
 
+@rule("P37")
 def test_p37_a_turn_waits_with_a_deadline_or_for_an_answer_that_runs() -> None:
     world = behind_playback()
     assert world.session.response is None

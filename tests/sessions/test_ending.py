@@ -9,9 +9,11 @@ from antiphon.sessions.draft import Draft
 from antiphon.sessions.ending import close, interrupt
 from antiphon.sessions.plugins import REGISTRY
 
+from tests.rules import rule
 from tests.sessions.world import World, kinds, only
 
 
+@rule("G10")
 @pytest.mark.parametrize(
     ("modalities", "spoken", "count"),
     [(("audio",), True, 7), (("text",), True, 6), (("audio",), False, 2), (("text",), False, 2)],
@@ -26,6 +28,7 @@ def test_wire_3_3_a_terminal_closes_what_was_opened(
     assert only(world.finish(), ev.ResponseEnded).count == count
 
 
+@rule("G13", "Q4.18")
 def test_g20_the_terminal_tells_whether_text_is_history() -> None:
     world = World()
     world.begin()
@@ -37,6 +40,7 @@ def test_g20_the_terminal_tells_whether_text_is_history() -> None:
     assert only(world.finish(), ev.ResponseEnded).committed
 
 
+@rule("A4")
 def test_a4_the_epoch_moves_before_anything_else() -> None:
     world = World()
     world.begin()
@@ -45,6 +49,7 @@ def test_a4_the_epoch_moves_before_anything_else() -> None:
     assert kinds(world.cancel())[0] == "Interrupted"
 
 
+@rule("P8")
 def test_g30_nothing_to_interrupt_drafts_nothing() -> None:
     world = World()
     draft = Draft(world.session, world.now, REGISTRY)
@@ -52,6 +57,7 @@ def test_g30_nothing_to_interrupt_drafts_nothing() -> None:
     assert draft.events == []
 
 
+@rule("G11")
 def test_g11_the_terminal_shows_the_cursor_of_playback() -> None:
     world = World()
     world.begin()
@@ -65,6 +71,7 @@ def test_m4_only_a_closing_session_can_be_closed() -> None:
         close(Draft(World().session, 0, REGISTRY))
 
 
+@rule("A17")
 def test_a17_an_interruption_aborts_every_request_that_is_live() -> None:
     world = World(plugin="echo", auto=True)
     world.append()

@@ -10,6 +10,7 @@ from antiphon.sessions import core
 from antiphon.sessions.evolve import ACTIVITY, HANDLERS, NO_CHANGE, evolve
 from antiphon.sessions.fold_talk import shortened
 
+from tests.rules import rule
 from tests.sessions.world import World
 
 EVENTS: tuple[type[ev.Event], ...] = get_args(ev.AnyEvent)
@@ -40,6 +41,7 @@ def test_events_that_only_tell_move_nothing_but_time_and_number(kind: type[ev.Pu
     assert core.dump(world.session) == core.dump(fresh)
 
 
+@rule("C1")
 def test_c16_an_error_is_no_activity() -> None:
     assert ev.ErrorReported not in ACTIVITY
 

@@ -11,11 +11,13 @@ from antiphon.sessions.plugins import CASCADE
 from antiphon.sessions.state import KEPT_CONTROLS
 from antiphon.sessions.view import next_deadline, outstanding
 
+from tests.rules import rule
 from tests.sessions.world import MS, QUICK_VAD, WALL, World, capable, error, kinds, only, token
 
 # -- open ----------------------------------------------------------------------------------------------------
 
 
+@rule("A20")
 def test_open_starts_at_attachment_one_and_generation_zero() -> None:
     world = World()
     opened = only(world.opened, ev.SessionOpened)
@@ -25,6 +27,7 @@ def test_open_starts_at_attachment_one_and_generation_zero() -> None:
     assert opened.view == core.view(world.session)
 
 
+@rule("B7")
 def test_b7_an_opening_by_update_also_tells_the_configuration() -> None:
     world = World(by_update=True)
     assert kinds(world.opened) == ["SessionOpened", "ConfigUpdated"]
@@ -33,18 +36,21 @@ def test_b7_an_opening_by_update_also_tells_the_configuration() -> None:
     assert updated.view == only(world.opened, ev.SessionOpened).view
 
 
+@rule("B19")
 def test_b19_the_same_opening_again_changes_nothing() -> None:
     world = World()
     later = msgspec.structs.replace(world.opening, wall_us=WALL + 9, token_digest=token(9))
     assert world.do(later) == []
 
 
+@rule("B20")
 def test_b20_the_control_id_of_another_opening_is_refused() -> None:
     world = World()
     config = msgspec.structs.replace(world.opening.config, instructions="Something else.")
     assert world.refused(msgspec.structs.replace(world.opening, config=config)).code == "control_id_reused"
 
 
+@rule("B1")
 def test_b1_a_second_opening_is_refused() -> None:
     world = World()
     assert world.refused(msgspec.structs.replace(world.opening, control_id="open-2")).code == "session_exists"
@@ -58,6 +64,7 @@ def test_open_refuses_an_unknown_plugin_or_version(change: dict[str, str]) -> No
     assert (refusal.code, refusal.param) == ("model_not_found", "model")
 
 
+@rule("B5")
 def test_open_refuses_a_configuration_that_the_model_does_not_take() -> None:
     world = World()
     world.session = core.new()
@@ -66,6 +73,7 @@ def test_open_refuses_a_configuration_that_the_model_does_not_take() -> None:
     assert (refusal.code, refusal.detail) == ("bad_event", "value")
 
 
+@rule("F1")
 @pytest.mark.parametrize("vad", [None, QUICK_VAD])
 def test_open_derives_the_overlap_policy(vad: TurnDetection | None) -> None:
     world = World(vad=vad)
@@ -83,6 +91,7 @@ def test_a_session_without_token_or_capability_is_not_resumable() -> None:
 # -- detach and grace ----------------------------------------------------------------------------------------
 
 
+@rule("C7")
 def test_detach_starts_the_grace() -> None:
     world = World()
     detached = only(world.detach(), ev.SessionDetached)
@@ -91,6 +100,7 @@ def test_detach_starts_the_grace() -> None:
     assert not world.session.lease.attached
 
 
+@rule("C4", "D31", "P46")
 def test_c4_a_detach_of_another_generation_changes_nothing() -> None:
     world = World()
     world.resume()
@@ -98,6 +108,7 @@ def test_c4_a_detach_of_another_generation_changes_nothing() -> None:
     assert world.session.lease.attached
 
 
+@rule("C6", "D28", "Q4.14")
 def test_c6_repeated_detach_does_not_restart_the_grace() -> None:
     world = World()
     world.detach()
@@ -107,6 +118,7 @@ def test_c6_repeated_detach_does_not_restart_the_grace() -> None:
     assert next_deadline(world.session) == deadline
 
 
+@rule("C7", "P47")
 def test_c7_the_grace_ends_the_session_although_the_model_goes_on() -> None:
     world = World()
     world.begin()
@@ -122,6 +134,7 @@ def test_c7_the_grace_ends_the_session_although_the_model_goes_on() -> None:
     assert closed.expired
 
 
+@rule("C8")
 def test_c8_grace_is_reported_before_idleness() -> None:
     world = World(limits=Limits(grace_ms=1_000, idle_ttl_ms=1_000))
     world.detach()
@@ -129,6 +142,7 @@ def test_c8_grace_is_reported_before_idleness() -> None:
     assert only(world.tick(), ev.SessionClosed).reason == "disconnect_grace_expired"
 
 
+@rule("D8")
 def test_d8_a_session_without_resume_closes_when_its_connection_drops() -> None:
     world = World(dialect="ga")
     events = world.detach()
@@ -137,6 +151,7 @@ def test_d8_a_session_without_resume_closes_when_its_connection_drops() -> None:
     assert (closed.reason, closed.expired) == ("disconnect", False)
 
 
+@rule("D24", "P52")
 def test_d24_nothing_of_a_connection_that_is_gone_is_executed() -> None:
     world = World()
     world.detach()
@@ -147,6 +162,7 @@ def test_d24_nothing_of_a_connection_that_is_gone_is_executed() -> None:
 # -- resume --------------------------------------------------------------------------------------------------
 
 
+@rule("D23")
 def test_d23_resume_changes_lease_attachment_and_token_in_one_event() -> None:
     world = World()
     world.say("Hello.")
@@ -160,6 +176,7 @@ def test_d23_resume_changes_lease_attachment_and_token_in_one_event() -> None:
     assert world.session.lease.expires_at is None
 
 
+@rule("C9", "C10")
 def test_c10_an_attached_session_can_be_taken_over() -> None:
     world = World()
     assert kinds(world.resume()) == ["SessionResumed"]
@@ -167,6 +184,7 @@ def test_c10_an_attached_session_can_be_taken_over() -> None:
     assert world.do(stale) == []
 
 
+@rule("C11")
 def test_c11_a_replayed_resume_changes_nothing() -> None:
     world = World()
     command = world.resumption()
@@ -180,6 +198,7 @@ def test_c11_a_replayed_resume_changes_nothing() -> None:
     assert (outcome.kind, outcome.attachment, outcome.generation) == ("resume", 2, 1)
 
 
+@rule("C11")
 def test_c11_replaying_a_resume_behind_a_newer_one_is_a_conflict() -> None:
     world = World()
     first = world.resumption()
@@ -188,6 +207,7 @@ def test_c11_replaying_a_resume_behind_a_newer_one_is_a_conflict() -> None:
     assert world.refused(first).code == "session_resume_conflict"
 
 
+@rule("B20")
 def test_b20_a_resume_under_the_control_id_of_something_else_is_refused() -> None:
     world = World()
     command = world.resumption()
@@ -197,6 +217,7 @@ def test_b20_a_resume_under_the_control_id_of_something_else_is_refused() -> Non
     assert world.refused(opening).code == "control_id_reused"
 
 
+@rule("D22")
 def test_d22_the_checks_of_a_resume_come_in_their_order() -> None:
     world = World(dialect="ga")
     assert world.refused(world.resumption(token(1))).code == "unsupported_session_resume"
@@ -213,6 +234,7 @@ def test_d22_the_checks_of_a_resume_come_in_their_order() -> None:
     assert world.do(msgspec.structs.replace(ahead, last_number=0, expected_generation=0))
 
 
+@rule("D33.9")
 def test_d33_row_9_the_second_of_two_resumes_with_one_token_loses_when_the_first_was_heard() -> None:
     world = World()
     world.detach()
@@ -222,6 +244,7 @@ def test_d33_row_9_the_second_of_two_resumes_with_one_token_loses_when_the_first
     assert world.refused(second).code == "invalid_resume_token"
 
 
+@rule("D25", "D26")
 def test_design_5_6_the_presented_token_is_good_until_the_client_was_heard() -> None:
     world = World()
     world.do(world.resumption(token(1)))
@@ -230,6 +253,7 @@ def test_design_5_6_the_presented_token_is_good_until_the_client_was_heard() -> 
     assert world.refused(world.resumption(token(2))).code == "invalid_resume_token"
 
 
+@rule("D25", "D26")
 def test_design_5_6_any_frame_confirms_the_attachment() -> None:
     world = World()
     world.resume()
@@ -246,6 +270,7 @@ def test_a_confirmation_of_another_attachment_says_nothing() -> None:
     assert kinds(world.do(cmd.ConfirmAttachment(attachment=2))) == ["AttachmentConfirmed"]
 
 
+@rule("D25", "P51")
 def test_p51_an_activation_that_is_not_heard_is_withdrawn() -> None:
     world = World()
     world.detach()
@@ -259,6 +284,7 @@ def test_p51_an_activation_that_is_not_heard_is_withdrawn() -> None:
     assert only(world.do(world.resumption(token(1))), ev.SessionResumed).attachment == 3
 
 
+@rule("D25", "D26", "P51")
 def test_d25_an_unheard_attachment_that_drops_leaves_both_tokens_good() -> None:
     world = World()
     world.resume()
@@ -266,6 +292,7 @@ def test_d25_an_unheard_attachment_that_drops_leaves_both_tokens_good() -> None:
     assert only(world.do(world.resumption(token(1))), ev.SessionResumed).attachment == 3
 
 
+@rule("P45")
 def test_p45_the_generation_rises_once_for_each_resume_and_at_the_end() -> None:
     world = World()
     world.resume()
@@ -275,6 +302,7 @@ def test_p45_the_generation_rises_once_for_each_resume_and_at_the_end() -> None:
     assert world.session.lease.generation == 3
 
 
+@rule("C12", "P55")
 def test_c12_nothing_can_be_resumed_from_the_close_on() -> None:
     world = World()
     world.begin()
@@ -284,6 +312,7 @@ def test_c12_nothing_can_be_resumed_from_the_close_on() -> None:
     assert world.refused(command).code == "session_resume_expired"
 
 
+@rule("B21")
 def test_b21_old_control_outcomes_are_forgotten() -> None:
     world = World()
     controls = world.session.lease.controls
@@ -298,6 +327,7 @@ def test_b21_old_control_outcomes_are_forgotten() -> None:
 # -- heartbeat and idle time ---------------------------------------------------------------------------------
 
 
+@rule("C15")
 def test_c15_a_heartbeat_renews_the_lease() -> None:
     world = World()
     world.wait(299_999)
@@ -307,6 +337,7 @@ def test_c15_a_heartbeat_renews_the_lease() -> None:
     assert world.tick() == []
 
 
+@rule("C2")
 def test_c2_idleness_expires_at_its_boundary() -> None:
     world = World()
     world.wait(299_999)
@@ -316,6 +347,7 @@ def test_c2_idleness_expires_at_its_boundary() -> None:
     assert (closed.reason, closed.expired) == ("idle_ttl_expired", True)
 
 
+@rule("C1")
 def test_c1_whatever_is_asked_or_said_counts_as_activity() -> None:
     world = World()
     world.answer()
@@ -336,6 +368,7 @@ def test_c1_whatever_is_asked_or_said_counts_as_activity() -> None:
         assert world.session.lease.last_activity == world.now
 
 
+@rule("C1")
 def test_c1_a_refusal_or_a_stale_output_is_no_activity() -> None:
     world = World()
     world.wait(1_000)
@@ -361,6 +394,7 @@ def test_a_session_without_limits_has_no_deadline() -> None:
 # -- close ---------------------------------------------------------------------------------------------------
 
 
+@rule("M2")
 def test_close_without_work_is_the_end_at_once() -> None:
     world = World()
     events = world.close()
@@ -370,6 +404,7 @@ def test_close_without_work_is_the_end_at_once() -> None:
     assert next_deadline(core.new()) is None
 
 
+@rule("M3", "G37")
 def test_wire_2_13_close_sends_the_terminal_of_the_response_first() -> None:
     world = World()
     world.begin()
@@ -382,6 +417,7 @@ def test_wire_2_13_close_sends_the_terminal_of_the_response_first() -> None:
     assert outstanding(world.session) == []
 
 
+@rule("M4")
 def test_m4_the_terminal_comes_after_two_seconds_although_a_stage_holds_on() -> None:
     world = World()
     world.begin()
@@ -397,6 +433,7 @@ def test_m4_the_terminal_comes_after_two_seconds_although_a_stage_holds_on() -> 
     assert world.tick() == []
 
 
+@rule("M8")
 def test_m8_closing_again_is_accepted_and_changes_nothing() -> None:
     world = World()
     world.begin()
@@ -404,6 +441,7 @@ def test_m8_closing_again_is_accepted_and_changes_nothing() -> None:
     assert world.do(cmd.CloseSession(control_id="close-2", attachment=1)) == []
 
 
+@rule("P52")
 def test_a_replaced_connection_cannot_close() -> None:
     world = World()
     world.resume()
@@ -412,6 +450,7 @@ def test_a_replaced_connection_cannot_close() -> None:
     assert world.session.phase == "closed"
 
 
+@rule("C13")
 def test_c13_commands_of_a_closing_session_are_refused() -> None:
     world = World()
     world.begin()
@@ -421,6 +460,7 @@ def test_c13_commands_of_a_closing_session_are_refused() -> None:
     assert world.do(cmd.ReportRefusal(attachment=1, code="bad_audio", message="No.")) == []
 
 
+@rule("M14")
 def test_m14_an_expiry_is_silent_about_the_response() -> None:
     world = World(limits=Limits(idle_ttl_ms=1_000))
     world.begin()
@@ -430,6 +470,7 @@ def test_m14_an_expiry_is_silent_about_the_response() -> None:
     assert kinds(world.release()) == ["RequestReleased", "SessionClosed"]
 
 
+@rule("P54")
 def test_p54_nothing_follows_the_terminal() -> None:
     world = World()
     world.close()
@@ -442,6 +483,7 @@ def test_p54_nothing_follows_the_terminal() -> None:
 # -- restart -------------------------------------------------------------------------------------------------
 
 
+@rule("P6")
 def test_restart_fails_the_response_detaches_and_starts_the_grace() -> None:
     world = World()
     world.begin()
@@ -501,6 +543,7 @@ def test_restart_finishes_a_close() -> None:
     assert world.session.epoch == 0
 
 
+@rule("K15")
 def test_k15_restart_ends_a_session_whose_model_has_lost_its_memory() -> None:
     able = capable(core.REGISTRY["echo"].capabilities, supports_reencode_context=False)
     world = World(plugin="echo", auto=True, capabilities=able)
@@ -509,6 +552,7 @@ def test_k15_restart_ends_a_session_whose_model_has_lost_its_memory() -> None:
     assert (closed.reason, closed.expired) == ("request_cleanup", True)
 
 
+@rule("N66")
 def test_restart_lets_a_model_that_can_render_its_history_begin_again() -> None:
     world = World(plugin="echo", auto=True)
     world.append()
@@ -540,6 +584,7 @@ def test_a_refusal_at_the_edge_is_told_to_the_client_that_serves() -> None:
 # -- exactly once --------------------------------------------------------------------------------------------
 
 
+@rule("A22")
 def test_design_5_9_a_counted_command_is_applied_once() -> None:
     world = World()
     assert kinds(world.append(client_seq=1)) == ["AudioReceived", "SpeechStarted", "CommandSequenced"]
@@ -548,6 +593,7 @@ def test_design_5_9_a_counted_command_is_applied_once() -> None:
     assert only(world.resume(), ev.SessionResumed).last_client_seq == 1
 
 
+@rule("A22")
 def test_design_5_9_a_gap_is_refused_and_a_refusal_is_counted() -> None:
     world = World()
     assert error(world.append(client_seq=2)) == "client_seq_gap"

@@ -11,6 +11,7 @@ from antiphon.events.config import ConfigPatch, Dialect, Limits, TurnDetection
 from antiphon.events.items import AudioPart, Message
 from antiphon.sessions.plugins import CASCADE
 
+from tests.rules import rule
 from tests.sessions.world import FRAME, QUICK_VAD, World, capable, error, kinds, only
 
 LISTENS = msgspec.structs.replace(QUICK_VAD, interrupt_response=False)
@@ -25,6 +26,7 @@ def spoken(world: World, frames: int = 5) -> list[ev.AnyEvent]:
 # -- appends and the byte budget -----------------------------------------------------------------------------
 
 
+@rule("E24")
 def test_sound_lies_in_the_stream_where_the_counter_stands() -> None:
     world = World(dialect="ga")
     assert only(world.append(2), ev.AudioReceived).ref == SampleRef("in", 0, 2 * FRAME)
@@ -32,11 +34,13 @@ def test_sound_lies_in_the_stream_where_the_counter_stands() -> None:
     assert world.session.input.reserved == 3 * FRAME
 
 
+@rule("E6")
 def test_e6_a_model_without_audio_input_refuses_it() -> None:
     world = World(capabilities=capable(CASCADE.capabilities, supports_input_append=False))
     assert error(world.append()) == "invalid_input_modality"
 
 
+@rule("E12")
 def test_e12_an_append_over_the_budget_is_refused() -> None:
     world = World(limits=Limits(input_bytes=3 * FRAME))
     world.append(3)
@@ -44,12 +48,14 @@ def test_e12_an_append_over_the_budget_is_refused() -> None:
     assert world.session.input.position == 3 * FRAME
 
 
+@rule("E12")
 def test_e12_the_budget_counts_what_came_over_the_wire() -> None:
     world = World(limits=Limits(input_bytes=FRAME))
     big = cmd.AppendAudio(attachment=1, size=10, wire_bytes=FRAME + 1)
     assert error(world.do(big)) == "input_backpressure"
 
 
+@rule("E13", "E39", "P27")
 def test_p27_committed_sound_is_held_until_a_request_has_it() -> None:
     world = World(limits=Limits(input_bytes=4 * FRAME))
     world.append(2)
@@ -63,6 +69,7 @@ def test_p27_committed_sound_is_held_until_a_request_has_it() -> None:
     assert (world.session.input.reserved, world.session.input.keep_from) == (0, 4 * FRAME)
 
 
+@rule("E28")
 def test_e28_clear_gives_back_committed_sound_too() -> None:
     world = World()
     world.append(2)
@@ -73,6 +80,7 @@ def test_e28_clear_gives_back_committed_sound_too() -> None:
     assert world.session.turn.unanswered == 1
 
 
+@rule("P27")
 def test_p27_silence_that_nobody_keeps_is_not_held_behind_a_turn_without_answer() -> None:
     quiet = msgspec.structs.replace(QUICK_VAD, create_response=False)
     world = World(dialect="ga", vad=quiet, limits=Limits(input_bytes=100 * FRAME))
@@ -83,6 +91,7 @@ def test_p27_silence_that_nobody_keeps_is_not_held_behind_a_turn_without_answer(
     assert world.session.input.reserved < held + 30 * FRAME
 
 
+@rule("E13", "P27")
 def test_p27_nothing_is_held_behind_the_terminal() -> None:
     world = World()
     world.append(2)
@@ -113,6 +122,7 @@ def test_wire_6_1_ga_announces_nothing_without_a_detector() -> None:
     assert world.session.input.reserved == 2 * FRAME
 
 
+@rule("E23")
 def test_e23_silence_is_not_buffered_and_told_once() -> None:
     world = World()
     events = world.append(speech=False)
@@ -123,6 +133,7 @@ def test_e23_silence_is_not_buffered_and_told_once() -> None:
     assert only(world.append(), ev.SpeechStarted).audio_start_ms == 64
 
 
+@rule("E23")
 def test_e23_silence_inside_an_utterance_is_kept() -> None:
     world = World()
     world.append()
@@ -130,12 +141,14 @@ def test_e23_silence_inside_an_utterance_is_kept() -> None:
     assert world.session.input.reserved == 2 * FRAME
 
 
+@rule("E23")
 def test_e23_silence_during_a_response_is_judged_instead() -> None:
     world = World()
     world.begin()
     assert kinds(world.append(speech=False)) == ["AudioReceived", "OverlapDecided"]
 
 
+@rule("E23")
 def test_an_auto_session_hears_every_piece_at_once() -> None:
     world = World(plugin="echo", auto=True)
     events = world.append()
@@ -156,6 +169,7 @@ def test_an_auto_session_does_not_say_that_it_listens() -> None:
 # -- server VAD ----------------------------------------------------------------------------------------------
 
 
+@rule("F5")
 def test_f5_speech_starts_after_enough_frames_with_its_padding() -> None:
     world = World(dialect="ga", vad=QUICK_VAD)
     world.append(20, score=0)
@@ -176,6 +190,7 @@ def test_wire_6_1_sound_before_the_padding_is_forgotten() -> None:
     assert started.start >= before
 
 
+@rule("F11", "E36")
 def test_f11_a_stop_commits_and_answers() -> None:
     world = World(dialect="ga", vad=QUICK_VAD)
     started = only(world.append(5, score=900), ev.SpeechStarted)
@@ -200,6 +215,7 @@ def test_f11_a_stop_commits_and_answers() -> None:
     assert submit.payload.items == (item,)
 
 
+@rule("F11")
 def test_wire_6_2_a_stop_without_create_response_only_commits() -> None:
     world = World(dialect="ga", vad=msgspec.structs.replace(QUICK_VAD, create_response=False))
     events = spoken(world)
@@ -207,12 +223,14 @@ def test_wire_6_2_a_stop_without_create_response_only_commits() -> None:
     assert only(events, ev.InputCommitted).no_response
 
 
+@rule("F7")
 def test_f7_start_and_stop_in_one_append() -> None:
     world = World(dialect="ga", vad=QUICK_VAD)
     events = world.append(scores=(900, 900) + (0,) * 10)
     assert kinds(events)[:4] == ["AudioReceived", "SpeechStarted", "SpeechStopped", "InputCommitted"]
 
 
+@rule("F7")
 def test_f7_stop_and_start_in_one_append_are_one_utterance() -> None:
     world = World(dialect="ga", vad=QUICK_VAD)
     first = only(world.append(4, score=900), ev.SpeechStarted)
@@ -222,6 +240,7 @@ def test_f7_stop_and_start_in_one_append_are_one_utterance() -> None:
     assert world.session.input.start == 0
 
 
+@rule("F8")
 def test_f8_nothing_before_the_last_commit_belongs_to_the_next_utterance() -> None:
     world = World(dialect="ga", vad=QUICK_VAD)
     spoken(world)
@@ -229,6 +248,7 @@ def test_f8_nothing_before_the_last_commit_belongs_to_the_next_utterance() -> No
     assert started.audio_start_ms == 15 * 32
 
 
+@rule("F4")
 def test_the_first_frame_of_an_append_may_have_begun_before_it() -> None:
     world = World(dialect="ga", vad=msgspec.structs.replace(QUICK_VAD, prefix_padding_ms=0))
     world.do(cmd.AppendAudio(attachment=1, size=400))
@@ -248,6 +268,7 @@ def unscored(world: World, frames: int = 4, *, speech: bool = True) -> list[ev.A
     return world.do(cmd.AppendAudio(attachment=1, size=size, wire_bytes=size, speech=speech, scored=False))
 
 
+@rule("F10")
 def test_f10_a_session_whose_detector_cannot_tell_goes_on_without_it() -> None:
     world = World(vad=QUICK_VAD)
     assert kinds(unscored(world)) == ["AudioReceived", "SpeechStarted"]
@@ -260,6 +281,7 @@ def test_f10_a_session_whose_detector_cannot_tell_goes_on_without_it() -> None:
     assert only(world.commit(), ev.InputCommitted).ref == SampleRef("in", 0, 40 * FRAME)
 
 
+@rule("F10", "F15")
 def test_f15_row_18_speech_interrupts_also_if_no_detector_can_tell() -> None:
     world = overlapping(vad=QUICK_VAD)
     assert only(unscored(world, speech=False), ev.OverlapDecided).reason == "silence_or_noise"
@@ -269,6 +291,7 @@ def test_f15_row_18_speech_interrupts_also_if_no_detector_can_tell() -> None:
     assert (ended.reason, ended.cause) == ("turn_detected", "barge_in")
 
 
+@rule("F11")
 def test_f11_in_an_auto_session_a_stop_does_not_commit() -> None:
     world = World(plugin="echo", auto=True, vad=QUICK_VAD)
     world.append(4, score=900)
@@ -276,6 +299,7 @@ def test_f11_in_an_auto_session_a_stop_does_not_commit() -> None:
     assert only(world.append(2, score=900), ev.SpeechStarted).audio_start_ms == 14 * 32 - 300
 
 
+@rule("L2")
 def test_l4_a_detector_replaced_in_mid_utterance_does_not_announce_it_twice() -> None:
     world = World(vad=QUICK_VAD)
     started = only(world.append(5, score=900), ev.SpeechStarted)
@@ -290,6 +314,7 @@ def test_l4_a_detector_replaced_in_mid_utterance_does_not_announce_it_twice() ->
 # -- overlap -------------------------------------------------------------------------------------------------
 
 
+@rule("F15", "F17")
 def test_f15_row_17_speech_interrupts_the_answer_in_the_same_decision() -> None:
     world = World(vad=QUICK_VAD)
     spoken(world)
@@ -314,6 +339,7 @@ def test_f15_row_17_speech_interrupts_the_answer_in_the_same_decision() -> None:
     assert world.session.turn.state == "user_speaking"
 
 
+@rule("F15")
 def test_f15_row_17_speech_voids_sound_that_is_still_played() -> None:
     world = World(dialect="ga", vad=QUICK_VAD)
     response_id = world.answer("One two three", 900)
@@ -324,6 +350,7 @@ def test_f15_row_17_speech_voids_sound_that_is_still_played() -> None:
     assert (cleared.response_id, cleared.asked) == (response_id, False)
 
 
+@rule("F15")
 def test_f15_row_14_a_session_that_does_not_interrupt_listens() -> None:
     world = World(vad=LISTENS)
     spoken(world)
@@ -333,6 +360,7 @@ def test_f15_row_14_a_session_that_does_not_interrupt_listens() -> None:
     assert world.session.epoch == 0
 
 
+@rule("F15", "G33")
 def test_f15_row_15_a_model_that_cannot_be_interrupted_listens() -> None:
     world = World(vad=QUICK_VAD, capabilities=capable(CASCADE.capabilities, supports_barge_in=False))
     spoken(world)
@@ -341,6 +369,7 @@ def test_f15_row_15_a_model_that_cannot_be_interrupted_listens() -> None:
     assert error(world.barge_in()) == "barge_in_unsupported"
 
 
+@rule("F17")
 def test_f17_in_an_auto_session_the_sound_that_cut_in_is_heard_by_the_new_epoch() -> None:
     world = World(plugin="echo", auto=True, vad=QUICK_VAD)
     world.append(4, score=0)
@@ -362,6 +391,7 @@ def test_f17_in_an_auto_session_the_sound_that_cut_in_is_heard_by_the_new_epoch(
     assert (fed.request, fed.refs, fed.seq) == ("duplex-1.e1", (SampleRef("in", 4 * FRAME, 2 * FRAME),), 1)
 
 
+@rule("F21", "F22")
 def test_wire_6_2_a_turn_that_ends_during_an_answer_is_answered_behind_it() -> None:
     world = World(vad=LISTENS)
     spoken(world)
@@ -374,6 +404,7 @@ def test_wire_6_2_a_turn_that_ends_during_an_answer_is_answered_behind_it() -> N
     assert not world.session.turn.deferred
 
 
+@rule("I10", "P41")
 def test_p41_an_answer_stays_before_what_was_said_after_its_announcement() -> None:
     world = World(vad=LISTENS)
     first = only(spoken(world), ev.ItemCreated).item.id
@@ -418,6 +449,7 @@ def hint(
     )
 
 
+@rule("F13")
 def test_f13_sound_is_judged_only_during_an_answer() -> None:
     world = World()
     for overlap in ("barge_in", "drop", "listen"):
@@ -430,6 +462,7 @@ def test_f13_sound_is_judged_only_during_an_answer() -> None:
     assert "OverlapDecided" not in kinds(world.append())
 
 
+@rule("F14")
 def test_f14_the_decision_stands_before_its_consequences_and_counts() -> None:
     world = overlapping()
     events = world.append(3)
@@ -442,6 +475,7 @@ def test_f14_the_decision_stands_before_its_consequences_and_counts() -> None:
     assert (silent.action, silent.reason, silent.overlap_ms) == ("drop", "silence_or_noise", 160)
 
 
+@rule("F14")
 def test_f14_each_append_is_told_of_in_the_duplex_dialect_only() -> None:
     world = overlapping(dialect="ga")
     assert kinds(world.append()) == ["AudioReceived"]
@@ -451,6 +485,7 @@ def test_f14_each_append_is_told_of_in_the_duplex_dialect_only() -> None:
     assert kinds(world.append(2, score=900)) == ["AudioReceived"]
 
 
+@rule("F16")
 def test_f16_silence_during_an_answer_is_forgotten() -> None:
     world = overlapping()
     world.append(3, speech=False)
@@ -458,6 +493,7 @@ def test_f16_silence_during_an_answer_is_forgotten() -> None:
     assert kinds(world.commit()) == ["InputCommitted", "ListenDecided"]
 
 
+@rule("F16")
 def test_f16_a_pause_inside_overlapping_speech_ends_nothing() -> None:
     world = overlapping()
     started = only(world.append(20), ev.SpeechStarted)
@@ -469,6 +505,7 @@ def test_f16_a_pause_inside_overlapping_speech_ends_nothing() -> None:
     assert committed.overlap_deferred
 
 
+@rule("F16")
 def test_f16_dropped_sound_takes_with_it_what_was_announced() -> None:
     world = overlapping()
     started = only(world.append(20), ev.SpeechStarted)
@@ -489,6 +526,7 @@ def test_f16_dropped_sound_takes_with_it_what_was_announced() -> None:
     assert error(world.commit()) == "input_audio_buffer_empty"
 
 
+@rule("F16")
 def test_f16_what_is_committed_is_not_forgotten_with_it() -> None:
     world = overlapping()
     world.append(25)
@@ -497,6 +535,7 @@ def test_f16_what_is_committed_is_not_forgotten_with_it() -> None:
     assert (world.session.turn.deferred, world.session.input.retained) == (1, 25 * FRAME)
 
 
+@rule("F15", "F16")
 @pytest.mark.parametrize("overlap", ["continue", "listen"])
 def test_f15_rows_3_and_4_what_the_client_calls_no_turn_is_none(overlap: cmd.OverlapAction) -> None:
     world = overlapping()
@@ -507,6 +546,7 @@ def test_f15_rows_3_and_4_what_the_client_calls_no_turn_is_none(overlap: cmd.Ove
     assert world.session.input.reserved == 0
 
 
+@rule("F15")
 def test_f15_row_3_long_speech_is_listened_to() -> None:
     world = overlapping()
     events = hint(world, "listen", frames=25)
@@ -515,6 +555,7 @@ def test_f15_row_3_long_speech_is_listened_to() -> None:
     assert world.session.input.reserved == 25 * FRAME
 
 
+@rule("F15")
 def test_f15_row_10_the_client_wants_it_to_be_heard_only() -> None:
     world = overlapping(vad=QUICK_VAD)
     decided = only(hint(world, scores=(900,) * 2, frames=2, force_listen=True), ev.OverlapDecided)
@@ -522,6 +563,7 @@ def test_f15_row_10_the_client_wants_it_to_be_heard_only() -> None:
     assert world.session.epoch == 0
 
 
+@rule("F15", "F16")
 def test_f15_row_13_an_acknowledgement_in_words_is_forgotten() -> None:
     world = overlapping()
     events = world.append(4, transcript="Mm-hm.")
@@ -530,6 +572,7 @@ def test_f15_row_13_an_acknowledgement_in_words_is_forgotten() -> None:
     assert world.session.response is not None
 
 
+@rule("F15")
 def test_f15_row_16_an_utterance_that_was_open_before_the_answer_does_not_interrupt_it() -> None:
     world = World(vad=QUICK_VAD)
     world.append(20, score=900)
@@ -550,6 +593,7 @@ def test_f12_silence_keeps_the_padding_of_the_next_utterance() -> None:
     assert world.session.input.start == started.start
 
 
+@rule("F17")
 @pytest.mark.parametrize("forced", [False, True])
 def test_f17_a_client_may_interrupt_with_its_sound(forced: bool) -> None:
     world = overlapping()
@@ -564,6 +608,7 @@ def test_f17_a_client_may_interrupt_with_its_sound(forced: bool) -> None:
     assert world.session.turn.state == "user_speaking"
 
 
+@rule("F17")
 def test_f17_the_first_sound_of_a_turn_may_interrupt_too() -> None:
     world = overlapping()
     events = hint(world, "barge_in")
@@ -571,6 +616,7 @@ def test_f17_the_first_sound_of_a_turn_may_interrupt_too() -> None:
     assert world.session.turn.state == "user_speaking"
 
 
+@rule("F17")
 def test_f17_in_an_auto_session_the_clients_interruption_begins_a_new_epoch() -> None:
     world = World(plugin="echo", auto=True)
     world.append(4)
@@ -581,6 +627,7 @@ def test_f17_in_an_auto_session_the_clients_interruption_begins_a_new_epoch() ->
     assert only(events, ev.AudioReceived).feed == "duplex-1.e1"
 
 
+@rule("F18")
 def test_f18_the_counter_starts_again_with_the_end_of_an_answer() -> None:
     world = overlapping()
     world.append(10)
@@ -589,6 +636,7 @@ def test_f18_the_counter_starts_again_with_the_end_of_an_answer() -> None:
     assert world.session.input.overlap_ms == 0
 
 
+@rule("E10")
 @pytest.mark.parametrize("in_progress", [False, True])
 @pytest.mark.parametrize("overlap", [None, "barge_in"])
 def test_e10_an_impossible_interruption_is_an_error_and_the_sound_is_taken(
@@ -608,10 +656,12 @@ def test_e10_an_impossible_interruption_is_an_error_and_the_sound_is_taken(
         assert (decided.action, decided.reason) == ("listen", "barge_in_unsupported")
 
 
+@rule("E10")
 def test_e10_an_interruption_that_is_possible_is_no_error() -> None:
     assert kinds(hint(World(), "barge_in")) == ["AudioReceived", "SpeechStarted"]
 
 
+@rule("F14")
 def test_wire_6_4_row_6_is_told_only_if_something_is_decided() -> None:
     for vad, told in ((None, False), (LISTENS, False), (QUICK_VAD, True)):
         world = World(plugin="echo", auto=True, vad=vad)
@@ -624,6 +674,7 @@ def test_wire_6_4_row_6_is_told_only_if_something_is_decided() -> None:
             assert only(events, ev.OverlapDecided).reason == "auto_response_continuous"
 
 
+@rule("P36")
 def test_p36_an_auto_session_drops_only_what_the_client_drops() -> None:
     world = World(plugin="echo", auto=True)
     world.append(4)
@@ -638,6 +689,7 @@ def test_p36_an_auto_session_drops_only_what_the_client_drops() -> None:
 # -- commit --------------------------------------------------------------------------------------------------
 
 
+@rule("E30")
 def test_e30_a_commit_of_nothing_is_refused() -> None:
     assert error(World().commit()) == "input_audio_buffer_empty"
     assert error(World(dialect="ga").commit()) == "input_audio_buffer_empty"
@@ -660,12 +712,14 @@ def test_duplex_commits_anything_that_was_said() -> None:
     assert "InputCommitted" in kinds(world.commit())
 
 
+@rule("N30", "Q4.26")
 def test_a_model_that_decides_on_turns_takes_no_commit() -> None:
     world = World(capabilities=capable(CASCADE.capabilities, supports_client_commit=False))
     world.append()
     assert error(world.commit()) == "unsupported"
 
 
+@rule("E37")
 def test_e37_a_commit_answers_only_if_it_is_asked_to() -> None:
     for dialect, wanted, answered in (
         ("duplex", None, False),
@@ -681,6 +735,7 @@ def test_e37_a_commit_answers_only_if_it_is_asked_to() -> None:
         assert only(events, ev.InputCommitted).no_response != answered
 
 
+@rule("E37")
 def test_wire_2_3_an_auto_response_session_answers_every_commit() -> None:
     for wanted in (None, False):
         world = World(auto=True)
@@ -688,6 +743,7 @@ def test_wire_2_3_an_auto_response_session_answers_every_commit() -> None:
         assert "ResponseCreated" in kinds(world.commit(wanted))
 
 
+@rule("E31")
 def test_e31_a_commit_of_an_auto_session_makes_an_item_and_no_request() -> None:
     world = World(plugin="echo", auto=True)
     world.append(4)
@@ -697,6 +753,7 @@ def test_e31_a_commit_of_an_auto_session_makes_an_item_and_no_request() -> None:
     assert world.session.input.reserved == 0
 
 
+@rule("E30")
 def test_e30_the_hints_of_all_appends_are_the_transcript() -> None:
     world = World()
     world.append(transcript="Good ")
@@ -706,6 +763,7 @@ def test_e30_the_hints_of_all_appends_are_the_transcript() -> None:
     assert world.shown(only(events, ev.InputCommitted).item_id) == "Good morning"
 
 
+@rule("E34")
 def test_e34_a_commit_of_silence_makes_no_turn() -> None:
     world = World()
     world.append(speech=False)
@@ -717,6 +775,7 @@ def test_e34_a_commit_of_silence_makes_no_turn() -> None:
     assert world.session.conversation.order == []
 
 
+@rule("E34")
 def test_e34_the_clients_own_verdict_makes_a_commit_silent() -> None:
     world = World()
     world.append()
@@ -731,6 +790,7 @@ def test_wire_2_3_ga_commits_silence_like_anything_else() -> None:
     assert kinds(world.commit(is_speech=False)) == ["InputCommitted", "ItemCreated"]
 
 
+@rule("E14")
 def test_e14_not_too_many_turns_wait_for_an_answer() -> None:
     world = World(limits=Limits(pending_commits=2))
     world.begin()
@@ -746,10 +806,12 @@ def test_e14_not_too_many_turns_wait_for_an_answer() -> None:
 # -- clear and cancel ----------------------------------------------------------------------------------------
 
 
+@rule("E28")
 def test_wire_2_4_clear_answers_also_when_there_was_nothing() -> None:
     assert kinds(World().clear()) == ["InputCleared"]
 
 
+@rule("E28", "G37")
 def test_g37_clear_ends_the_utterance_and_spares_the_answer() -> None:
     world = World()
     world.begin()
@@ -760,6 +822,7 @@ def test_g37_clear_ends_the_utterance_and_spares_the_answer() -> None:
     assert world.session.input.item_id is None
 
 
+@rule("E29", "G30")
 def test_e29_input_cancel_interrupts_and_clears_last() -> None:
     world = World()
     world.begin()
@@ -771,6 +834,7 @@ def test_e29_input_cancel_interrupts_and_clears_last() -> None:
     assert world.session.epoch == 1
 
 
+@rule("G30")
 def test_wire_2_16_barge_in_drops_what_was_not_committed() -> None:
     world = World()
     world.begin()
@@ -784,6 +848,7 @@ def test_wire_2_16_barge_in_drops_what_was_not_committed() -> None:
     assert world.session.input.reserved == 0
 
 
+@rule("G30")
 def test_wire_2_16_barge_in_without_input_drops_nothing() -> None:
     world = World()
     world.begin()
@@ -791,12 +856,14 @@ def test_wire_2_16_barge_in_without_input_drops_nothing() -> None:
     assert world.session.turn.state == "barge_in"
 
 
+@rule("G30", "P8")
 def test_design_5_1_barge_in_of_an_idle_session_keeps_the_epoch() -> None:
     world = World()
     assert kinds(world.barge_in()) == ["InputCleared"]
     assert world.session.epoch == 0
 
 
+@rule("G30")
 def test_g30_barge_in_of_a_listening_resident_keeps_its_memory() -> None:
     world = World(plugin="echo", auto=True)
     world.append()

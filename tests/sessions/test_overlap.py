@@ -10,6 +10,8 @@ from antiphon.events.commands import overlap_action
 from antiphon.events.config import OverlapPolicy
 from antiphon.sessions.overlap import ROWS, Judgement, Situation, Starts, judge, row_of
 
+from tests.rules import rule
+
 SPELLINGS = [
     None,
     "barge_in",
@@ -135,6 +137,7 @@ def judged(case: Case) -> Judgement:
     return judge(situation(case), duration_ms=case.d, overlap_ms=case.acc, short_ms=SHORT_MS)
 
 
+@rule("F15", "P35")
 def test_f15_every_combination_is_decided_as_the_contract_says() -> None:
     counted, hit = 0, set[int]()
     for case in cases():
@@ -158,6 +161,7 @@ def test_f15_every_combination_is_decided_as_the_contract_says() -> None:
     assert hit == set(range(1, 19)), "every row is hit"
 
 
+@rule("F15")
 def test_f15_every_line_of_the_table_is_the_first_for_something() -> None:
     reached = {id(row_of(situation(case))) for case in cases() if case.d == 80 and case.acc == 0}
     assert reached == {id(row) for row in ROWS}
@@ -168,6 +172,7 @@ def test_p35_only_the_inputs_of_the_table_decide() -> None:
     assert judged(case) == judged(Case(*case))
 
 
+@rule("P36")
 def test_p36_what_cannot_be_interrupted_never_is_and_an_auto_session_drops_nothing_by_itself() -> None:
     for case in cases():
         action = row_of(situation(case)).action
@@ -175,6 +180,7 @@ def test_p36_what_cannot_be_interrupted_never_is_and_an_auto_session_drops_nothi
         assert action != "drop" or not case.a or overlap_action(case.x) == "drop"
 
 
+@rule("F15")
 def test_wire_6_4_a_client_sees_the_same_action_and_reason() -> None:
     """The table of the wire, whose rows are coarser: the first that fits names action and reason."""
     for case in cases():
@@ -213,6 +219,7 @@ def on_the_wire(case: Case) -> tuple[str, str]:
     return "barge_in", "server_vad_speech_started" if case.vs == "yes" else "policy_barge_in_on_speech"
 
 
+@rule("F15")
 @pytest.mark.parametrize(
     ("word", "action"), [(None, None), ("Barge_In", "barge_in"), ("ACK", "continue"), ("x", None)]
 )

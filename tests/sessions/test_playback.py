@@ -10,6 +10,7 @@ from antiphon.events.events import PlaybackCursor
 from antiphon.sessions.playback import cursor, heard, history_of, plays, prefix_of, spoken_prefix
 from antiphon.sessions.state import Playout
 
+from tests.rules import rule
 from tests.sessions.world import World
 
 FORMAT = AudioFormat("pcm16", 24_000)
@@ -23,6 +24,7 @@ def playout(sent_ms: int = 1_000, **fields: object) -> Playout:
     return made
 
 
+@rule("I3")
 @pytest.mark.parametrize(
     ("ms", "words"),
     [(-5, ""), (0, ""), (100, ""), (250, "one"), (500, "one two"), (999, "one two three"), (1_000, TEXT)],
@@ -31,10 +33,12 @@ def test_i3_without_marks_text_is_proportional_to_sound(ms: int, words: str) -> 
     assert spoken_prefix(TEXT, (), ms, 1_000) == words
 
 
+@rule("I2")
 def test_i2_without_sound_a_text_is_heard_as_a_whole() -> None:
     assert spoken_prefix(TEXT, (), 0, 0) == TEXT
 
 
+@rule("I3")
 @pytest.mark.parametrize(
     ("ms", "words"), [(100, ""), (300, "one"), (400, "one"), (600, "one two"), (800, "one two three")]
 )
@@ -43,20 +47,24 @@ def test_i3_marks_are_interpolated(ms: int, words: str) -> None:
     assert spoken_prefix(TEXT, marks, ms, 1_000) == words
 
 
+@rule("I3")
 def test_i3_marks_in_any_order_and_beyond_the_text_do_no_harm() -> None:
     marks = (TextMark(99, 900), TextMark(7, 500), TextMark(3, 500), TextMark(2, 600))
     assert spoken_prefix(TEXT, marks, 500, 1_000) == "one two"
     assert spoken_prefix(TEXT, marks, 950, 1_000) == TEXT
 
 
+@rule("I3")
 def test_a_mark_may_lie_ahead_of_the_sound() -> None:
     assert spoken_prefix(TEXT, (TextMark(18, 4_000),), 500, 1_000) == ""
 
 
+@rule("I3")
 def test_a_word_is_never_cut() -> None:
     assert spoken_prefix("wonderful", (), 500, 1_000) == ""
 
 
+@rule("P39")
 @given(
     text=st.text(alphabet="ab ü\n", max_size=30),
     marks=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 1_200)), max_size=5),
@@ -73,6 +81,7 @@ def test_p39_a_prefix_grows_with_the_position(
     assert second.startswith(first)
 
 
+@rule("I19")
 def test_design_5_10_what_is_known_first_is_believed() -> None:
     assert heard(playout(), 5_000_000) == (0, "playout")
     assert heard(playout(started=1_000_000), 1_400_000) == (400, "playout")
@@ -82,6 +91,7 @@ def test_design_5_10_what_is_known_first_is_believed() -> None:
     assert heard(playout(cap_ms=300, cap_basis="truncate", acked_at=0, committed_ms=200), 0) == (300, "truncate")
 
 
+@rule("I19")
 def test_design_5_3_playback_ends_by_the_model_or_twice_the_rest() -> None:
     assert plays(playout(started=0), 999_000)
     assert not plays(playout(started=0), 1_000_000)
@@ -96,6 +106,7 @@ def test_a_response_without_playout_shows_an_empty_cursor() -> None:
     assert cursor(playout(played_ms=5, committed_ms=4)) == PlaybackCursor(1_000, 1_000, 5, 4)
 
 
+@rule("I1", "I2")
 @pytest.mark.parametrize(
     ("made", "policy", "words"),
     [
@@ -112,6 +123,7 @@ def test_wire_6_7_what_is_history(made: Playout, policy: str, words: str) -> Non
     assert history_of(made, policy) == words
 
 
+@rule("I3")
 def test_hearing_all_the_sound_of_half_a_clause_is_not_hearing_its_words_i3() -> None:
     playout = Playout(response_id="r", item_id="i", format=AudioFormat("pcm16", 24_000), turn=0, commits=0)
     playout.text, playout.sent = "one two three four", AudioFormat("pcm16", 24_000).bytes_for(500)
@@ -123,6 +135,7 @@ def test_hearing_all_the_sound_of_half_a_clause_is_not_hearing_its_words_i3() ->
     assert prefix_of(playout, 1980) == "one two three four"
 
 
+@rule("I19")
 def test_while_nobody_is_connected_no_more_is_heard_than_had_been_sent_5_10() -> None:
     world = World(policy="commit_all_on_done")
     world.say("Tell me a story.")

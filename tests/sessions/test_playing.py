@@ -12,6 +12,7 @@ from antiphon.events import events as ev
 from antiphon.events.audio import TextMark
 from antiphon.events.items import AudioPart, Message
 
+from tests.rules import rule
 from tests.sessions.world import World, error, kinds, only
 
 TEXT = "one two three four five six seven eight nine ten"
@@ -25,6 +26,7 @@ def clear_output(world: World, response_id: str | None = None) -> list[ev.AnyEve
 # -- acknowledgements ----------------------------------------------------------------------------------------
 
 
+@rule("I13")
 def test_i13_unheard_text_waits_for_its_first_acknowledgement() -> None:
     world = World()
     world.answer(TEXT, 1_000)
@@ -37,6 +39,7 @@ def test_i13_unheard_text_waits_for_its_first_acknowledgement() -> None:
     assert world.heard() == [TEXT]
 
 
+@rule("I7", "Q4.13")
 def test_i7_cursors_only_grow_and_are_clamped_to_what_was_sent() -> None:
     world = World()
     response_id = world.answer(TEXT, 1_000)
@@ -48,6 +51,7 @@ def test_i7_cursors_only_grow_and_are_clamped_to_what_was_sent() -> None:
     assert world.heard() == [TEXT]
 
 
+@rule("I7", "Q4.13")
 def test_i7_an_early_oversized_acknowledgement_does_not_cover_later_sound() -> None:
     world = World()
     response_id = world.begin()
@@ -59,6 +63,7 @@ def test_i7_an_early_oversized_acknowledgement_does_not_cover_later_sound() -> N
     assert world.heard() == ["one two"]
 
 
+@rule("I6")
 def test_i6_less_may_be_committed_than_was_played() -> None:
     world = World()
     response_id = world.answer(TEXT, 1_000)
@@ -69,6 +74,7 @@ def test_i6_less_may_be_committed_than_was_played() -> None:
     assert world.session.playouts[response_id].played_ms == 900
 
 
+@rule("I6")
 def test_i6_the_target_is_named_by_response_or_item() -> None:
     world = World()
     first = world.answer(TEXT, 1_000)
@@ -83,6 +89,7 @@ def test_i6_the_target_is_named_by_response_or_item() -> None:
     assert error(World().ack(10)) == "playback_item_not_found"
 
 
+@rule("I1")
 def test_wire_6_7_the_other_policy_remembers_all_at_the_end() -> None:
     world = World(dialect="ga")
     world.begin()
@@ -95,6 +102,7 @@ def test_wire_6_7_the_other_policy_remembers_all_at_the_end() -> None:
     assert world.heard() == [TEXT]
 
 
+@rule("I16")
 def test_wire_2_14_an_acknowledgement_may_truncate() -> None:
     for dialect in ("ga", "duplex"):
         world = World(dialect="ga" if dialect == "ga" else "duplex")
@@ -106,6 +114,7 @@ def test_wire_2_14_an_acknowledgement_may_truncate() -> None:
         assert world.shown(f"item_{response_id}") == "one two three four five"
 
 
+@rule("I16")
 def test_i16_a_truncation_is_a_cap_for_ever() -> None:
     world = World()
     world.answer(TEXT, 1_000)
@@ -118,6 +127,7 @@ def test_i16_a_truncation_is_a_cap_for_ever() -> None:
     assert world.heard() == ["one two"]
 
 
+@rule("I8", "P40", "Q4.13")
 @given(
     acks=st.lists(st.integers(-10, 1_500), min_size=2, max_size=4),
     cut=st.sampled_from(["", "barge_in", "truncate"]),
@@ -145,6 +155,7 @@ def test_p40_the_order_of_acknowledgements_does_not_matter(
     assert history(acks) == history(shuffled)
 
 
+@rule("I8", "P39")
 @given(acks=st.lists(st.integers(0, 1_200), min_size=1, max_size=6))
 def test_p39_history_grows_with_the_acknowledged_position(acks: list[int]) -> None:
     world = World()
@@ -161,6 +172,7 @@ def test_p39_history_grows_with_the_acknowledged_position(acks: list[int]) -> No
 # -- truncation ----------------------------------------------------------------------------------------------
 
 
+@rule("I15")
 def test_i15_truncation_shortens_item_and_history() -> None:
     world = World(dialect="ga")
     response_id = world.answer(TEXT, 1_000)
@@ -173,6 +185,7 @@ def test_i15_truncation_shortens_item_and_history() -> None:
     assert world.session.playouts[response_id].committed_ms == 500
 
 
+@rule("I16")
 def test_wire_6_7_a_truncation_only_shortens() -> None:
     world = World(dialect="ga")
     response_id = world.answer(TEXT, 1_000)
@@ -181,6 +194,7 @@ def test_wire_6_7_a_truncation_only_shortens() -> None:
     assert only(world.truncate(f"item_{response_id}", 100), ev.ItemTruncated).audio_end_ms == 100
 
 
+@rule("I16")
 def test_i16_a_truncation_of_a_running_response_cuts_its_terminal_item() -> None:
     world = World(dialect="ga")
     response_id = world.begin()
@@ -194,6 +208,7 @@ def test_i16_a_truncation_of_a_running_response_cuts_its_terminal_item() -> None
     assert world.heard() == ["one"]
 
 
+@rule("I15")
 def test_wire_6_7_what_cannot_be_truncated_is_refused() -> None:
     world = World(dialect="ga")
     response_id = world.answer(TEXT, 1_000)
@@ -217,6 +232,7 @@ def test_wire_6_7_what_cannot_be_truncated_is_refused() -> None:
 # -- interruption --------------------------------------------------------------------------------------------
 
 
+@rule("I17")
 def test_design_5_10_without_acknowledgement_the_playout_model_says_what_was_heard() -> None:
     world = World(dialect="ga")
     world.begin()
@@ -232,6 +248,7 @@ def test_design_5_10_without_acknowledgement_the_playout_model_says_what_was_hea
     assert world.heard() == [cut.text]
 
 
+@rule("I17")
 def test_design_5_10_an_acknowledgement_is_believed_before_the_model() -> None:
     world = World()
     world.begin()
@@ -242,6 +259,7 @@ def test_design_5_10_an_acknowledgement_is_believed_before_the_model() -> None:
     assert (cut.ms, cut.basis, cut.text) == (200, "ack", "one two")
 
 
+@rule("I16", "I17")
 def test_design_5_10_a_truncation_is_believed_first() -> None:
     world = World()
     response_id = world.begin()
@@ -253,6 +271,7 @@ def test_design_5_10_a_truncation_is_believed_first() -> None:
     assert world.heard() == ["one two three"]
 
 
+@rule("I17")
 def test_design_5_10_an_interruption_cuts_also_behind_the_terminal() -> None:
     world = World(dialect="ga")
     response_id = world.answer(TEXT, 1_000)
@@ -266,6 +285,7 @@ def test_design_5_10_an_interruption_cuts_also_behind_the_terminal() -> None:
     assert world.session.epoch == 1
 
 
+@rule("I17")
 def test_design_5_10_when_all_was_heard_nothing_is_cut() -> None:
     world = World(dialect="ga")
     world.answer(TEXT, 1_000)
@@ -274,6 +294,7 @@ def test_design_5_10_when_all_was_heard_nothing_is_cut() -> None:
     assert world.heard() == [TEXT]
 
 
+@rule("I16")
 def test_design_5_10_a_truncation_within_five_seconds_corrects_the_estimate_either_way() -> None:
     for ms, words in ((300, "one two three"), (800, "one two three four five six seven eight")):
         world = World(dialect="ga")
@@ -290,6 +311,7 @@ def test_design_5_10_a_truncation_within_five_seconds_corrects_the_estimate_eith
         assert world.heard() == [told.text]
 
 
+@rule("I16")
 def test_design_5_10_a_later_truncation_only_shortens() -> None:
     world = World(dialect="ga")
     response_id = world.answer(TEXT, 1_000)
@@ -353,6 +375,7 @@ def test_sound_that_nobody_could_hear_begins_to_play_at_the_resume() -> None:
     assert (cut.ms, cut.basis) == (300, "playout")
 
 
+@rule("I2")
 def test_i2_text_without_sound_is_remembered_as_a_whole() -> None:
     world = World(modalities=("text",))
     world.begin()
@@ -362,6 +385,7 @@ def test_i2_text_without_sound_is_remembered_as_a_whole() -> None:
     assert world.heard() == ["one two three"]
 
 
+@rule("I3")
 def test_marks_say_where_the_words_are() -> None:
     world = World(dialect="ga")
     world.begin()
@@ -370,6 +394,7 @@ def test_marks_say_where_the_words_are() -> None:
     assert only(world.cancel(), ev.HistoryCut).text == "one two"
 
 
+@rule("I19")
 def test_i19_a_client_that_stopped_to_acknowledge_is_waited_for_twice_the_rest() -> None:
     world = World()
     world.answer(TEXT, 1_000)
@@ -384,6 +409,7 @@ def test_i19_a_client_that_stopped_to_acknowledge_is_waited_for_twice_the_rest()
 # -- output_audio_buffer.clear -------------------------------------------------------------------------------
 
 
+@rule("G30")
 def test_g30_clear_of_an_idle_session_only_answers() -> None:
     world = World()
     events = clear_output(world)
@@ -392,6 +418,7 @@ def test_g30_clear_of_an_idle_session_only_answers() -> None:
     assert world.session.epoch == 0
 
 
+@rule("G30")
 def test_wire_2_5_the_reply_comes_before_the_terminal() -> None:
     world = World()
     response_id = world.begin()
@@ -403,6 +430,7 @@ def test_wire_2_5_the_reply_comes_before_the_terminal() -> None:
     assert (ended.reason, ended.cause) == ("client_cancelled", "output_audio_buffer_clear")
 
 
+@rule("G37")
 def test_g37_clear_of_the_output_spares_the_input() -> None:
     world = World()
     world.begin()
@@ -411,6 +439,7 @@ def test_g37_clear_of_the_output_spares_the_input() -> None:
     assert world.session.input.reserved == 2_048
 
 
+@rule("G30", "Q4.9")
 def test_g30_clear_of_mere_playback_stops_no_stage() -> None:
     world = World(plugin="echo", auto=True)
     world.append()
@@ -425,6 +454,7 @@ def test_g30_clear_of_mere_playback_stops_no_stage() -> None:
     assert only(world.append(), ev.AudioReceived).feed == resident
 
 
+@rule("G30")
 def test_g30_clear_behind_the_playback_moves_no_epoch() -> None:
     world = World()
     world.answer(TEXT, 1_000)
@@ -433,6 +463,7 @@ def test_g30_clear_behind_the_playback_moves_no_epoch() -> None:
     assert world.session.epoch == 0
 
 
+@rule("G32")
 def test_g32_clear_of_an_older_response_leaves_the_newer_alone() -> None:
     world = World(dialect="ga")
     first = world.answer(TEXT, 1_000)
@@ -448,6 +479,7 @@ def test_g32_clear_of_an_older_response_leaves_the_newer_alone() -> None:
     assert kinds(clear_output(world, "resp_none")) == ["OutputCleared"]
 
 
+@rule("F23")
 def test_f23_clear_gives_the_answer_that_waited() -> None:
     world = World()
     world.begin()
@@ -464,6 +496,7 @@ def test_f23_clear_gives_the_answer_that_waited() -> None:
     assert not world.session.turn.deferred
 
 
+@rule("I21")
 def test_deleting_an_answer_forgets_what_was_heard_of_it() -> None:
     world = World()
     response_id = world.answer(TEXT, 1_000)

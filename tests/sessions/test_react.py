@@ -7,9 +7,11 @@ from antiphon.events.audio import AudioFormat
 from antiphon.events.config import ConfigPatch
 from antiphon.sessions import core
 
+from tests.rules import rule
 from tests.sessions.world import OUT, World
 
 
+@rule("K2")
 def test_a_submission_carries_what_the_response_was_opened_with() -> None:
     world = World()
     world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(instructions="Be brief.", temperature=0.2)))
@@ -36,6 +38,7 @@ def test_a_resident_submission_carries_the_sessions_configuration() -> None:
     assert isinstance(feed, fx.FeedStage)
 
 
+@rule("A8")
 def test_pieces_are_counted_within_their_request() -> None:
     world = World(plugin="echo", auto=True)
     seqs = [
@@ -55,6 +58,7 @@ def test_seeds_differ_between_turns_and_epochs() -> None:
     assert len(set(seeds)) == 3
 
 
+@rule("A18", "Q4.11")
 def test_whatever_leaves_is_cleaned_up() -> None:
     world = World()
     world.begin()

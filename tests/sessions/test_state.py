@@ -8,6 +8,7 @@ from antiphon.events.config import SessionConfig
 from antiphon.sessions import core
 from antiphon.sessions.state import copy, next_item_number, next_response_number, opening_body
 
+from tests.rules import rule
 from tests.sessions.world import QUICK_VAD, World
 
 
@@ -53,6 +54,7 @@ def test_names_that_a_client_took_are_skipped() -> None:
     assert next_response_number(world.session) == 2
 
 
+@rule("B20")
 def test_b20_an_opening_is_told_by_what_it_asks_for() -> None:
     config = SessionConfig(model="m", metadata={"a": "1", "b": "2"})
     same = SessionConfig(model="m", metadata={"b": "2", "a": "1"})

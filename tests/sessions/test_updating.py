@@ -7,6 +7,7 @@ from antiphon.events import events as ev
 from antiphon.events.config import ConfigPatch
 from antiphon.sessions import core
 
+from tests.rules import rule
 from tests.sessions.world import QUICK_VAD, World, error, kinds, only
 
 
@@ -14,6 +15,7 @@ def update(world: World, patch: ConfigPatch) -> list[ev.AnyEvent]:
     return world.do(cmd.UpdateSession(attachment=world.attachment, patch=patch))
 
 
+@rule("L2")
 def test_l2_an_update_is_one_event_with_the_whole_session() -> None:
     world = World()
     updated = only(update(world, ConfigPatch(instructions="Be brief.")), ev.ConfigUpdated)
@@ -22,6 +24,7 @@ def test_l2_an_update_is_one_event_with_the_whole_session() -> None:
     assert world.session.config == updated.config
 
 
+@rule("L7")
 def test_l7_absent_fields_keep_their_value_and_echoes_are_merged() -> None:
     world = World()
     update(world, ConfigPatch(instructions="Be brief.", echo={"a": "1", "b": "2"}))
@@ -31,6 +34,7 @@ def test_l7_absent_fields_keep_their_value_and_echoes_are_merged() -> None:
     assert kinds(update(world, ConfigPatch())) == ["ConfigUpdated"]
 
 
+@rule("L6")
 def test_l6_the_model_cannot_be_changed_but_repeated() -> None:
     world = World()
     assert error(update(world, ConfigPatch(model="other", instructions="x"))) == "model_update_unsupported"
@@ -38,6 +42,7 @@ def test_l6_the_model_cannot_be_changed_but_repeated() -> None:
     assert kinds(update(world, ConfigPatch(model="voice-1"))) == ["ConfigUpdated"]
 
 
+@rule("I1", "L11", "Q4.17")
 def test_l11_the_playback_policy_is_fixed() -> None:
     world = World()
     refused = error(update(world, ConfigPatch(playback_policy="commit_all_on_done")))
@@ -45,6 +50,7 @@ def test_l11_the_playback_policy_is_fixed() -> None:
     assert kinds(update(world, ConfigPatch(playback_policy="ack_only"))) == ["ConfigUpdated"]
 
 
+@rule("L6")
 def test_l6_the_voice_is_fixed_once_it_was_heard() -> None:
     world = World()
     assert kinds(update(world, ConfigPatch(voice="joe"))) == ["ConfigUpdated"]
@@ -58,6 +64,7 @@ def test_a_voice_that_the_model_lacks_is_refused() -> None:
     assert kinds(update(World(), ConfigPatch(voice="alloy"))) == ["ConfigUpdated"]
 
 
+@rule("F1", "L10")
 def test_f1_turn_detection_decides_the_overlap_policy() -> None:
     world = World()
     update(world, ConfigPatch(turn_detection=QUICK_VAD))
@@ -72,6 +79,7 @@ def test_f1_turn_detection_decides_the_overlap_policy() -> None:
     assert world.session.config.overlap_policy == "listen_only"
 
 
+@rule("F3")
 def test_f3_an_explicit_overlap_policy_must_agree() -> None:
     world = World()
     refused = update(world, ConfigPatch(overlap_policy="barge_in_on_speech"))
@@ -81,6 +89,7 @@ def test_f3_an_explicit_overlap_policy_must_agree() -> None:
     assert kinds(update(world, both)) == ["ConfigUpdated"]
 
 
+@rule("L3")
 def test_l3_an_update_of_something_else_leaves_the_detector_alone() -> None:
     world = World(vad=QUICK_VAD)
     world.append(4, score=900)
@@ -88,6 +97,7 @@ def test_l3_an_update_of_something_else_leaves_the_detector_alone() -> None:
     assert "InputCommitted" in kinds(world.append(10, score=0))
 
 
+@rule("F8", "L2")
 def test_l2_a_replaced_detector_starts_on_the_sessions_clock() -> None:
     world = World(vad=QUICK_VAD)
     world.append(10, score=0)
@@ -103,6 +113,7 @@ def test_turn_detection_taken_away_in_mid_utterance_leaves_it_to_the_client() ->
     assert kinds(world.commit())[0] == "SpeechStopped"
 
 
+@rule("L9", "P23")
 def test_l9_an_update_reaches_the_next_response() -> None:
     world = World()
     response_id = world.begin()

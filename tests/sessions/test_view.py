@@ -5,9 +5,11 @@ from antiphon.events.config import ConfigPatch, Limits
 from antiphon.events.items import Message, TextPart, text_of
 from antiphon.sessions.view import next_deadline, outstanding, prompt, view
 
+from tests.rules import rule
 from tests.sessions.world import MS, WALL, World
 
 
+@rule("L13")
 def test_l13_the_view_is_built_from_the_state() -> None:
     world = World(limits=Limits(max_session_ms=60_000))
     response_id = world.begin()
@@ -72,6 +74,7 @@ def test_outstanding_are_the_requests_that_no_stage_has_forgotten() -> None:
     assert outstanding(world.session) == []
 
 
+@rule("I22")
 def test_i22_a_model_is_shown_what_was_heard() -> None:
     world = World()
     world.item(Message(id="s", role="system", content=(TextPart("Be kind."),)))

@@ -27,6 +27,7 @@ from antiphon.stages.chat_prompt import PromptTooLong
 from antiphon.stages.turn import Models
 
 from .fakes import FakeChat, FakeRecogniser, FakeVoice, Listener
+from tests.rules import rule
 
 PCM = AudioFormat("pcm16", 24_000)
 SPEECH = SampleRef("in", 0, 32_000)
@@ -80,6 +81,7 @@ def bench() -> Any:
         one.stage.close()
 
 
+@rule("K14")
 def test_a_spoken_turn_is_recognised_written_and_spoken_in_order(bench: Any) -> None:
     one = bench()
     reports = [report for report, _ in one.run(submit()).reports]
@@ -92,6 +94,7 @@ def test_a_spoken_turn_is_recognised_written_and_spoken_in_order(bench: Any) -> 
     assert one.voice.spoken == ["Paris is the capital, ", "and it is lovely. ", "Come and see it."]
 
 
+@rule("G12")
 def test_sound_is_resampled_to_the_frozen_format_without_losing_a_millisecond(bench: Any) -> None:
     for target in (
         PCM,
@@ -153,6 +156,7 @@ def test_noise_without_words_is_answered_by_nothing(bench: Any) -> None:
     assert isinstance(listener.until(StageFinished), StageFinished)
 
 
+@rule("K24")
 def test_costs_and_tokens_are_measured_where_they_happen(bench: Any) -> None:
     finished = bench().run(submit()).until(StageFinished)
     assert isinstance(finished, StageFinished)
@@ -160,6 +164,7 @@ def test_costs_and_tokens_are_measured_where_they_happen(bench: Any) -> None:
     assert (finished.usage.input_text, finished.usage.output_text) == (7, 3)
 
 
+@rule("N19")
 def test_an_aborted_turn_says_nothing_after_its_release(bench: Any) -> None:
     gate = threading.Event()
     one = bench(chat=FakeChat(gate=gate))
@@ -173,12 +178,14 @@ def test_an_aborted_turn_says_nothing_after_its_release(bench: Any) -> None:
     assert [type(report) for report in reports].count(StageReleased) == 1
 
 
+@rule("K19")
 def test_unknown_requests_are_released_too(bench: Any) -> None:
     one = bench()
     one.stage.handle(Release(requests=("never", "seen")))
     assert one.listener.of(StageReleased) == [StageReleased(request="never"), StageReleased(request="seen")]
 
 
+@rule("K5")
 def test_submitting_twice_does_the_work_once(bench: Any) -> None:
     one = bench()
     one.stage.handle(submit())
@@ -188,6 +195,7 @@ def test_submitting_twice_does_the_work_once(bench: Any) -> None:
     assert len(one.listener.of(StageAccepted)) == 1
 
 
+@rule("K16", "Q4.21")
 def test_a_fault_of_a_model_fails_the_request_by_name_k16(bench: Any) -> None:
     listener = bench(chat=FakeChat(fault=RuntimeError("boom"))).run(submit())
     failed = listener.until(StageFailed)
@@ -196,6 +204,7 @@ def test_a_fault_of_a_model_fails_the_request_by_name_k16(bench: Any) -> None:
     assert "boom" not in failed.message, "details of a fault stay inside"
 
 
+@rule("K17")
 def test_instructions_without_room_for_an_answer_fail_by_the_contracts_code(bench: Any) -> None:
     failed = bench(chat=FakeChat(fault=PromptTooLong("no room"))).run(submit()).until(StageFailed)
     assert isinstance(failed, StageFailed)

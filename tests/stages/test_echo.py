@@ -16,6 +16,7 @@ from antiphon.events.items import AudioPart, Item, Message, TextPart
 from antiphon.stages.base import Abort, AnyReport, Confirm, Release, Submit
 from antiphon.stages.echo import PIECE_MS, EchoStage
 
+from tests.rules import rule
 from tests.stages.units import unit
 
 RATE = 16_000
@@ -98,6 +99,7 @@ def test_a_text_session_gets_no_sound() -> None:
     assert said.text
 
 
+@rule("G12")
 @pytest.mark.parametrize(
     ("sound", "size"),
     [
@@ -135,6 +137,7 @@ def test_a_held_request_speaks_when_it_is_confirmed_and_not_after_it_is_dropped(
     assert said.kinds == [StageAccepted, StageProduced, StageFinished, StageReleased]
 
 
+@rule("K5")
 def test_submitting_twice_is_submitting_once_and_unknown_requests_are_released_too() -> None:
     said = Said()
     submit = Submit(request="q", payload=payload(written("hi")))

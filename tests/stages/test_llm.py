@@ -18,6 +18,7 @@ from antiphon.stages.foreign import TextTokenizer, load_tokenizer
 from antiphon.stages.llm import CACHED_PROMPTS, ChatModel, TextPieces
 
 from .models import model
+from tests.rules import rule
 
 pytestmark = pytest.mark.models
 
@@ -174,6 +175,7 @@ def tokenizer() -> TextTokenizer:
     return _TOKENIZER[0]
 
 
+@rule("N24")
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\ufffd"), max_size=40))
 def test_pieces_are_whole_characters_and_joined_the_text(text: str) -> None:
     pieces = TextPieces(tokenizer())
@@ -184,6 +186,7 @@ def test_pieces_are_whole_characters_and_joined_the_text(text: str) -> None:
     assert "".join(got) + pieces.flush() == text
 
 
+@rule("N24")
 def test_an_emoji_waits_until_it_is_whole() -> None:
     pieces = TextPieces(tokenizer())
     ids = tokenizer().encode("Hi 🐉!").ids

@@ -27,6 +27,7 @@ from antiphon.stages.scripted import (
     Transcribe,
 )
 
+from tests.rules import rule
 from tests.stages.units import unit
 
 
@@ -120,6 +121,7 @@ def test_a_held_script_waits_for_its_confirmation() -> None:
     assert play.names == ["Accepted", "Produced", "Finished"]
 
 
+@rule("K19")
 def test_abort_ends_a_script_and_late_output_comes_before_the_release() -> None:
     play = Play((Late("late", 20), Say("1"), Hang()))
     play.stage.handle(submit())

@@ -14,6 +14,7 @@ from antiphon.transport.client_events import Received, Unknown, number_of, read
 from antiphon.transport.client_link import Link, Refused
 
 from .serving import Wire, becomes, serving
+from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
 
@@ -74,6 +75,7 @@ async def test_waiting_keeps_what_comes_before() -> None:
         assert out.ItemAdded in kinds
 
 
+@rule("D20")
 async def test_a_lost_socket_loses_nothing_and_doubles_nothing() -> None:
     async with serving() as served, RealtimeClient(served.url, QUIET) as client:
         await client.wait_for(out.SessionUpdated)
@@ -95,6 +97,7 @@ async def test_a_lost_socket_loses_nothing_and_doubles_nothing() -> None:
         assert client.generation >= 2
 
 
+@rule("D20", "P49")
 async def test_every_number_arrives_once_when_sockets_die_during_an_answer() -> None:
     async with serving() as served, RealtimeClient(served.url, QUIET) as client:
         for _ in range(50):
@@ -122,6 +125,7 @@ async def test_what_the_client_keeps_is_forgotten_when_a_heartbeat_is_answered()
         assert client._line.outbox.size == 0  # pyright: ignore[reportPrivateUsage]
 
 
+@rule("O1")
 async def test_refusals_are_events_and_end_nothing() -> None:
     async with serving() as served, RealtimeClient(served.url, WRITTEN) as client:
         client.cancel_response()
@@ -144,6 +148,7 @@ async def test_a_session_that_ended_is_told() -> None:
         assert lost.value.code == "http_404"
 
 
+@rule("D36")
 async def test_an_error_of_the_application_comes_out_as_it_is_and_closes_the_session() -> None:
     async with serving() as served:
         with pytest.raises(ZeroDivisionError):
@@ -152,6 +157,7 @@ async def test_an_error_of_the_application_comes_out_as_it_is_and_closes_the_ses
         await becomes(lambda: not served.hub.statistics().admitted)
 
 
+@rule("D35")
 async def test_a_session_that_is_gone_is_lost() -> None:
     log = MemoryLog()
     async with serving(log=log) as served:
@@ -224,6 +230,7 @@ async def listened(client: RealtimeClient) -> str:
     return lost.value.code
 
 
+@rule("D24")
 async def test_a_session_that_somebody_else_took_is_lost() -> None:
     async with serving() as served, RealtimeClient(served.url, QUIET, retrying=FAST) as client:
         created = await client.wait_for(out.SessionCreated)
@@ -251,6 +258,7 @@ async def test_a_heartbeat_that_finds_no_room_ends_the_session_by_name(monkeypat
         assert await listened(client) == "overfull"
 
 
+@rule("D25")
 async def test_a_withdrawn_resume_leaves_the_token_before_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -276,6 +284,7 @@ async def test_a_withdrawn_resume_leaves_the_token_before_it(
         await client.wait_for(out.HeartbeatAck)
 
 
+@rule("D35")
 async def test_a_token_that_is_no_good_is_tried_once_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 

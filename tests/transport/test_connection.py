@@ -11,6 +11,7 @@ from antiphon.engine.settings import HubSettings
 from antiphon.sessions.plugins import ECHO
 
 from .serving import Wire, becomes, serving
+from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
 
@@ -39,6 +40,7 @@ async def resume(wire: Wire, created: dict[str, Any], last: int, token: str | No
 # -- the opening table ---------------------------------------------------------------------------------------
 
 
+@rule("D1")
 @pytest.mark.parametrize("query", ["", "?duplex=0", "?duplex=", "?duplex=maybe", "?model=m"])
 async def test_ga_opens_without_waiting(query: str) -> None:
     async with serving() as served, Wire.to(served.url + query) as wire:
@@ -69,6 +71,7 @@ async def test_beta_by_subprotocol_and_only_realtime_is_answered() -> None:
         assert wire.socket.subprotocol is None
 
 
+@rule("D1")
 @pytest.mark.parametrize("query", ["?duplex=1&model=m", "?duplex=TRUE&model=m"])
 async def test_duplex_with_a_model_opens_at_once(query: str) -> None:
     async with serving() as served, Wire.to(served.url + query) as wire:
@@ -80,6 +83,7 @@ async def test_duplex_with_a_model_opens_at_once(query: str) -> None:
         assert created["session"]["turn_detection"] is None
 
 
+@rule("D1", "D2")
 @pytest.mark.parametrize("query", ["?duplex=1", DUPLEX, "?resume=1&model=m"])
 async def test_duplex_waits_for_the_first_message(query: str) -> None:
     async with serving() as served, Wire.to(served.url + query) as wire:
@@ -95,12 +99,14 @@ async def test_the_other_path_is_duplex_too() -> None:
             assert (await wire.next())["session"]["id"].startswith("duplex-")
 
 
+@rule("D1")
 async def test_the_event_itself_may_be_the_session_object() -> None:
     async with serving() as served, Wire.to(served.url + DUPLEX) as wire:
         await wire.send("session.update", instructions="flat")
         assert (await wire.next())["session"]["instructions"] == "flat"
 
 
+@rule("D1")
 async def test_any_other_first_message_is_carried_out_in_a_default_session() -> None:
     async with serving() as served, Wire.to(served.url + DUPLEX) as wire:
         await wire.send("session.heartbeat")
@@ -129,6 +135,7 @@ FIRST: list[tuple[str | bytes, str]] = [
 ]
 
 
+@rule("D1")
 @pytest.mark.parametrize(("frame", "code"), FIRST, ids=[code for _, code in FIRST])
 async def test_first_messages_after_which_no_session_opens(frame: str | bytes, code: str) -> None:
     async with serving() as served, Wire.to(served.url + DUPLEX) as wire:
@@ -138,6 +145,7 @@ async def test_first_messages_after_which_no_session_opens(frame: str | bytes, c
         assert served.hub.statistics().admitted == 0
 
 
+@rule("D1")
 async def test_nothing_in_time() -> None:
     clock = VirtualClock()
     async with serving(clock=clock) as served, Wire.to(served.url + DUPLEX) as wire:
@@ -149,6 +157,7 @@ async def test_nothing_in_time() -> None:
         assert (await wire.closed())[0] == 1008
 
 
+@rule("B2", "B22")
 async def test_no_slot_is_free() -> None:
     settings = HubSettings(max_sessions=1)
     async with serving(settings=settings) as served, Wire.to(served.url) as first:
@@ -167,6 +176,7 @@ async def test_no_slot_is_free() -> None:
             assert (await third.closed())[0] == 1013
 
 
+@rule("M4")
 async def test_one_slot_serves_one_session_after_the_other() -> None:
     async with serving(settings=HubSettings(max_sessions=1)) as served:
         for _ in range(20):
@@ -187,6 +197,7 @@ async def test_an_unknown_model() -> None:
 # -- the end -------------------------------------------------------------------------------------------------
 
 
+@rule("D9", "M3")
 async def test_closing_tells_why_and_ends_a_running_answer() -> None:
     async with serving() as served, Wire.to(served.url + DUPLEX) as wire:
         await opened(wire)
@@ -199,6 +210,7 @@ async def test_closing_tells_why_and_ends_a_running_answer() -> None:
         assert kinds.count("response.created") == kinds.count("response.done")
 
 
+@rule("D8")
 async def test_a_lost_ga_socket_ends_its_session() -> None:
     async with serving() as served:
         async with Wire.to(served.url) as wire:
@@ -208,6 +220,7 @@ async def test_a_lost_ga_socket_ends_its_session() -> None:
         await becomes(lambda: not served.hub.statistics().admitted)
 
 
+@rule("C17")
 async def test_an_idle_socket_is_dropped_and_its_session_kept() -> None:
     clock = VirtualClock()
     async with serving(clock=clock) as served:
@@ -224,6 +237,7 @@ async def test_an_idle_socket_is_dropped_and_its_session_kept() -> None:
             assert (await wire.next())["type"] == "session.resumed"
 
 
+@rule("C17")
 async def test_a_socket_that_answers_no_ping_is_dropped() -> None:
     clock = VirtualClock()
     async with serving(clock=clock) as served, Wire.to(served.url) as wire:
@@ -235,6 +249,7 @@ async def test_a_socket_that_answers_no_ping_is_dropped() -> None:
         wire.socket.transport.abort()
 
 
+@rule("M15")
 async def test_a_server_that_stops_keeps_what_can_be_resumed() -> None:
     async with serving() as served, Wire.to(served.url + DUPLEX) as duplex, Wire.to(served.url) as ga:
         await opened(duplex)
@@ -267,6 +282,7 @@ def sounds(events: list[dict[str, Any]]) -> bytes:
     return b"".join(deltas[number] for number in sorted(deltas))
 
 
+@rule("D10", "D12", "D34", "P49")
 async def test_a_cut_socket_misses_nothing_and_hears_nothing_twice() -> None:
     async with serving() as served:
         async with Wire.to(served.url + DUPLEX) as whole:
@@ -292,6 +308,7 @@ async def test_a_cut_socket_misses_nothing_and_hears_nothing_twice() -> None:
         assert sounds(first.seen + second.seen) == sounds(whole.seen)
 
 
+@rule("D19", "D23")
 async def test_a_replay_is_what_was_sent() -> None:
     async with serving() as served:
         async with Wire.to(served.url + DUPLEX) as first:
@@ -307,6 +324,7 @@ async def test_a_replay_is_what_was_sent() -> None:
         assert second.seen[1:] == numbered
 
 
+@rule("D18", "D24", "P43")
 async def test_a_newer_connection_replaces_the_older() -> None:
     async with serving() as served, Wire.to(served.url + DUPLEX) as first:
         created = await opened(first)
@@ -322,6 +340,7 @@ async def test_a_newer_connection_replaces_the_older() -> None:
             assert (await second.next())["type"] == "session.heartbeat_ack"
 
 
+@rule("D33.9")
 async def test_a_token_is_good_once() -> None:
     async with serving() as served:
         async with Wire.to(served.url + DUPLEX) as first:
@@ -351,6 +370,7 @@ REFUSED_RESUMES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@rule("D22", "D27")
 @pytest.mark.parametrize(("change", "code"), REFUSED_RESUMES)
 async def test_a_refused_resume_disturbs_nobody(change: dict[str, Any], code: str) -> None:
     async with serving() as served, Wire.to(served.url + DUPLEX) as attached:
@@ -369,6 +389,7 @@ async def test_a_refused_resume_disturbs_nobody(change: dict[str, Any], code: st
         assert (await attached.next())["type"] == "session.heartbeat_ack"
 
 
+@rule("D22")
 async def test_a_ga_session_cannot_be_resumed() -> None:
     async with serving() as served, Wire.to(served.url) as ga:
         created = await ga.next()
@@ -377,6 +398,7 @@ async def test_a_ga_session_cannot_be_resumed() -> None:
             assert (await other.error())["code"] in ("session_resume_expired", "unsupported_session_resume")
 
 
+@rule("D15", "D16")
 async def test_acknowledged_events_are_not_replayed() -> None:
     async with serving() as served:
         async with Wire.to(served.url + DUPLEX) as first:
@@ -404,6 +426,7 @@ async def test_sessions_that_cannot_resume_have_no_numbers() -> None:
         assert wire.numbers() == []
 
 
+@rule("D3")
 async def test_resume_on_an_open_connection_is_refused() -> None:
     async with serving() as served, Wire.to(served.url + "?duplex=1&model=m") as wire:
         created = await wire.next()

@@ -20,6 +20,7 @@ from antiphon.transport.wire_read import Decoded, Reading, Undecided, Understood
 
 from .held import HeldStage
 from .serving import Serving, Wire, becomes, serving
+from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +44,7 @@ async def durable(served: Serving, pieces: int) -> None:
     )
 
 
+@rule("P15", "P50")
 async def test_after_an_interruption_no_stale_sound_leaves_and_no_number_is_missing() -> None:
     pieces = 2000  # 10 MB on the wire: far more than a socket takes unread
     async with serving(stage=HeldStage(pieces)) as served, Wire.to(served.url + DUPLEX) as wire:
@@ -82,6 +84,7 @@ async def test_a_slow_reader_does_not_make_the_transport_grow() -> None:
         await wire.until("session.closed")
 
 
+@rule("D33.14")
 async def test_a_reader_that_is_too_slow_is_cut_off_and_may_come_back() -> None:
     pieces = 5000  # 19 MB of sound
     async with serving(stage=HeldStage(pieces)) as served:
@@ -183,6 +186,7 @@ async def test_pings_are_answered() -> None:
         assert event["type"] == "session.created"
 
 
+@rule("D7")
 async def test_an_error_of_ours_ends_one_session_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     real = connection.project
 
@@ -211,6 +215,7 @@ FAULTY = [
 ]
 
 
+@rule("D7")
 @pytest.mark.parametrize("query", ["", DUPLEX])
 @pytest.mark.parametrize("event", FAULTY, ids=["at once", "when it is understood"])
 async def test_an_error_of_ours_in_the_reading_ends_one_session_too(

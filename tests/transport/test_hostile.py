@@ -12,6 +12,7 @@ from websockets.exceptions import ConnectionClosed
 from antiphon.engine.settings import HubSettings
 
 from .serving import Wire, serving
+from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
 
@@ -192,6 +193,7 @@ def name(row: object) -> str | None:
     return str(row)[:40] if isinstance(row, str | bytes) else None
 
 
+@rule("D4", "O1", "O2")
 @pytest.mark.parametrize(("frame", "code", "_spelled", "param"), ROWS, ids=name)
 async def test_in_the_duplex_dialect(
     frame: str | bytes, code: str | None, _spelled: str | None, param: str | None
@@ -209,6 +211,7 @@ async def test_in_the_duplex_dialect(
         assert (await wire.next())["type"] == "session.heartbeat_ack"
 
 
+@rule("D4", "O1")
 @pytest.mark.parametrize(("frame", "_code", "spelled", "param"), ROWS, ids=name)
 async def test_in_the_ga_dialect(
     frame: str | bytes, _code: str | None, spelled: str | None, param: str | None
@@ -288,6 +291,7 @@ async def test_a_commit_of_too_little_keeps_the_buffer() -> None:
         assert (await wire.next())["type"] == "input_audio_buffer.committed"
 
 
+@rule("E12", "E13")
 async def test_a_flood_of_sound_is_refused_piece_by_piece() -> None:
     settings = HubSettings(input_bytes=100_000)
     async with serving(settings=settings) as served, Wire.to(served.url + DUPLEX) as wire:
@@ -305,6 +309,7 @@ async def test_a_flood_of_sound_is_refused_piece_by_piece() -> None:
         assert "error" not in [event["type"] for event in after]
 
 
+@rule("D15")
 async def test_event_acknowledgements_that_cannot_be() -> None:
     async with serving() as served, Wire.to(served.url + DUPLEX) as wire:
         await wire.next()
@@ -322,6 +327,7 @@ async def test_event_acknowledgements_that_cannot_be() -> None:
         assert (await wire.next())["type"] == "session.heartbeat_ack"
 
 
+@rule("D6", "L1")
 async def test_a_refused_update_changes_nothing() -> None:
     async with serving() as served, Wire.to(served.url + DUPLEX) as wire:
         await wire.next()
@@ -334,6 +340,7 @@ async def test_a_refused_update_changes_nothing() -> None:
         assert session["turn_detection"] is None
 
 
+@rule("P57")
 async def test_one_bad_client_does_not_disturb_another() -> None:
     async with serving() as served, Wire.to(served.url + DUPLEX) as good, Wire.to(served.url) as bad:
         await good.next()

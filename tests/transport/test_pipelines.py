@@ -14,6 +14,7 @@ from antiphon.transport.serve import LateScorer, ServeSettings, hub_for, made
 from antiphon.transport.server import Listening, Server
 
 from .serving import served_by
+from tests.rules import rule
 
 
 def test_what_is_shipped() -> None:
@@ -87,6 +88,7 @@ async def test_the_echo_over_both_stores(tmp_path: Path, durable: bool) -> None:
     assert (tmp_path / "data" / "log.sqlite3").exists() == durable
 
 
+@rule("M15")
 @pytest.mark.anyio
 async def test_a_session_outlives_its_server(tmp_path: Path) -> None:
     settings = ServeSettings(pipeline="echo", data=tmp_path)
@@ -121,6 +123,7 @@ async def test_a_session_outlives_its_server(tmp_path: Path) -> None:
         second.set()
 
 
+@rule("F9")
 @pytest.mark.anyio
 async def test_a_detector_chosen_by_name_is_never_silently_replaced_f9(tmp_path: Path) -> None:
     chosen = with_models(load("voice"), {"vad": str(tmp_path / "absent.onnx")})

@@ -17,6 +17,7 @@ from antiphon.transport.wire_in import EVENT_NAMES, decode
 from antiphon.transport.wire_read import EventAck, Reading, SessionResume, Undecided, Understood
 
 from .configs import initial
+from tests.rules import rule
 
 SOUND = b"\x01\x02" * 160
 BASE64 = base64.b64encode(SOUND).decode()
@@ -63,6 +64,7 @@ def test_an_event_without_fields_becomes_its_command(name: str, kind: type[cmd.C
     )
 
 
+@rule("E1")
 def test_an_append_is_undone_once() -> None:
     assert read(append(event_id="e")) == AppendRequest(data=SOUND, event_id="e")
 
@@ -87,6 +89,7 @@ def test_the_aliases_of_an_append() -> None:
     )
 
 
+@rule("F15")
 @pytest.mark.parametrize("key", ["overlap_action", "overlap"])
 @pytest.mark.parametrize(("word", "action"), [("Interrupt", "barge_in"), ("ack", "continue"), ("whatever", None)])
 def test_wire_6_4_what_an_append_wants_during_an_answer(
@@ -111,6 +114,7 @@ COMMITS = [
 ]
 
 
+@rule("E37")
 @pytest.mark.parametrize(("event", "wanted"), COMMITS)
 def test_whether_a_commit_asks_for_an_answer(event: dict[str, object], wanted: bool | None) -> None:
     assert read(event) == cmd.CommitInput(attachment=3, create_response=wanted)
@@ -319,6 +323,7 @@ REFUSALS: list[Refusal] = [
 ]
 
 
+@rule("O2")
 @pytest.mark.parametrize(("frame", "code", "param", "detail"), REFUSALS, ids=range(len(REFUSALS)))
 def test_refusals(
     frame: str | bytes | Mapping[str, object], code: str, param: str | None, detail: str | None
@@ -328,18 +333,21 @@ def test_refusals(
     assert len(refusal.message) < 200
 
 
+@rule("A22")
 def test_a_refusal_names_the_event_it_is_about() -> None:
     assert refused(append(event_id="mine", audio="@")).event_id == "mine"
     assert refused(append(event_id="mine", sample_rate_hz=float("inf"))).event_id == "mine"
     assert refused({"type": "nothing", "event_id": "mine"}).event_id == "mine"
 
 
+@rule("D18")
 def test_only_frames_that_never_were_commands_go_unnumbered() -> None:
     assert not refused("{").numbered
     assert not refused({"type": "session.event_ack"}).numbered
     assert refused({"type": "nothing"}).numbered
 
 
+@rule("D4")
 def test_size_is_bounded_and_strings_may_be_full_of_brackets() -> None:
     text = "[{" * 100_000 + '\\"' * 10
     assert isinstance(decode('{"type":"session.heartbeat","x":"' + text + '"}', reading()), cmd.Heartbeat)

@@ -59,6 +59,7 @@ def test_every_public_event_has_a_row_and_an_example() -> None:
     assert {type(event) for event in EVENTS} == public
 
 
+@rule("D12")
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_the_duplex_dialect_has_as_many_messages_as_the_core_counted(event: Any) -> None:
     made = project(entry(event), reader(), 1)
@@ -81,6 +82,7 @@ def test_other_forms_have_no_numbers(event: Any, form: Form) -> None:
         assert not any(message["type"] in extensions for message in made)
 
 
+@rule("G9")
 @pytest.mark.parametrize(
     ("form", "expected"),
     [
@@ -138,6 +140,7 @@ END = {
 END["duplex"] = END["ga"]
 
 
+@rule("G9", "P19")
 @pytest.mark.parametrize("form", ["ga", "beta", "duplex"])
 def test_the_order_inside_a_response(form: Form) -> None:
     started = next(event for event in EVENTS if isinstance(event, ev.OutputStarted))
@@ -189,6 +192,7 @@ def test_the_terminal_closes_a_call_that_was_cut_and_lists_every_item_in_order()
     assert [item["type"] for item in output] == ["message", "function_call", "function_call"]
 
 
+@rule("G10", "G11")
 def test_a_delta_and_its_words() -> None:
     sound, words = messages(AUDIO)
     assert base64.b64decode(sound["delta"]) == SOUND
@@ -220,6 +224,7 @@ def test_the_openai_dialects_have_no_extra_keys_in_a_delta() -> None:
     assert types(AUDIO, form="beta") == ["response.audio.delta", "response.audio_transcript.delta"]
 
 
+@rule("P15")
 def test_stale_sound_is_blanked_where_numbers_must_stay_whole_and_skipped_elsewhere() -> None:
     published = entry(AUDIO)
     live = project(published, reader(), 1)
@@ -236,6 +241,7 @@ def test_messages_are_encoded_once_for_each_dialect() -> None:
     assert project(published, reader("ga"), 1) is not project(published, reader(), 1)
 
 
+@rule("F19", "F21")
 def test_wire_3_5_a_commit_says_what_became_of_the_overlap() -> None:
     event = ev.InputCommitted(
         number=1,
@@ -256,6 +262,7 @@ def test_wire_3_5_a_commit_says_what_became_of_the_overlap() -> None:
     assert "event" not in ga
 
 
+@rule("F14")
 def test_wire_6_4_a_decision_says_what_becomes_of_the_sound() -> None:
     event = ev.OverlapDecided(
         number=1,
@@ -341,6 +348,7 @@ def test_opening() -> None:
     assert conversation["conversation"]["object"] == "realtime.conversation"
 
 
+@rule("D18")
 def test_resuming_is_told_to_both_connections() -> None:
     (resumed,) = messages(RESUMED)
     assert resumed["type"] == "session.resumed"
@@ -421,6 +429,7 @@ def test_errors_are_spelled_by_dialect(
     assert {"type", "code", "message", "param", "event_id"} <= set(duplex["error"])
 
 
+@rule("B22")
 def test_what_may_be_tried_again_says_so() -> None:
     event = ev.ErrorReported(number=1, count=1, code="input_backpressure", message="m")
     (error,) = messages(event)

@@ -11,6 +11,7 @@ from antiphon.transport.wire_errors import WireError
 from antiphon.transport.wire_session import patch_from
 
 from .configs import initial
+from tests.rules import rule
 
 VAD = TurnDetection()
 
@@ -112,6 +113,7 @@ PRECEDENCE: list[tuple[dict[str, object], str, object]] = [
 ]
 
 
+@rule("F3")
 @pytest.mark.parametrize(("session", "field", "value"), PRECEDENCE, ids=range(len(PRECEDENCE)))
 def test_one_spelling_wins(session: dict[str, object], field: str, value: object) -> None:
     config = patched(session)
@@ -125,6 +127,7 @@ def test_formats_come_back_from_g711_with_the_default_rate() -> None:
     assert patched({"input_audio_format": "pcm16"}, before=fast).input_format.rate == 48_000
 
 
+@rule("F1", "F2")
 def test_turn_detection_is_replaced_as_a_whole_and_clamped() -> None:
     before = patched({"turn_detection": {"type": "server_vad", "silence_duration_ms": 900}})
     after = patched({"turn_detection": {"threshold": 0.1, "min_speech_duration_ms": 1}}, before=before)
@@ -226,6 +229,7 @@ REFUSALS: list[tuple[dict[str, object], tuple[str, str | None, str | None]]] = [
 ]
 
 
+@rule("B10", "F1")
 @pytest.mark.parametrize(("session", "expected"), REFUSALS, ids=range(len(REFUSALS)))
 def test_refusals(session: dict[str, object], expected: tuple[str, str | None, str | None]) -> None:
     assert refused(session) == expected
