@@ -627,6 +627,25 @@ def test_f17_in_an_auto_session_the_clients_interruption_begins_a_new_epoch() ->
     assert only(events, ev.AudioReceived).feed == "duplex-1.e1"
 
 
+@rule("F12")
+def test_f12_a_detector_that_hears_speech_asks_no_turn_based_model_merely_to_listen() -> None:
+    world = overlapping(vad=QUICK_VAD)
+    decided = only(world.append(2, score=900), ev.OverlapDecided)
+    assert (decided.action, decided.force_listen) == ("barge_in", False)
+    world = overlapping(vad=QUICK_VAD)
+    asked = only(hint(world, scores=(900,) * 2, frames=2, force_listen=True), ev.OverlapDecided)
+    assert (asked.action, asked.force_listen) == ("listen", True), "the client itself may ask"
+
+
+@rule("F25")
+def test_f25_a_short_question_is_answered() -> None:
+    world = World()
+    world.append(6)
+    events = world.commit(create_response=True)
+    assert kinds(events)[-2:] == ["ResponseCreated", "RequestSubmitted"]
+    assert world.session.input.reserved == 0
+
+
 @rule("F18")
 def test_f18_the_counter_starts_again_with_the_end_of_an_answer() -> None:
     world = overlapping()

@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import pytest
 
+from antiphon.events import commands as cmd
+from antiphon.events import events as ev
 from antiphon.events.commands import overlap_action
-from antiphon.events.config import OverlapPolicy
+from antiphon.events.config import ConfigPatch, OverlapPolicy
 from antiphon.sessions.overlap import ROWS, Judgement, Situation, Starts, judge, row_of
 
 from tests.rules import rule
+from tests.sessions.world import QUICK_VAD, World, only
 
 SPELLINGS = [
     None,
@@ -227,3 +230,14 @@ def test_f15_an_action_is_spelled_in_any_case_and_an_unknown_word_is_ignored(
     word: str | None, action: str | None
 ) -> None:
     assert overlap_action(word) == action
+
+
+@rule("Q4.19")
+def test_q4_19_every_policy_that_there_is_can_be_chosen() -> None:
+    assert set(get_args(OverlapPolicy)) == set(POLICIES)
+    chosen: set[str] = set()
+    for detection in (None, QUICK_VAD):
+        world = World(vad=detection)
+        events = world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(turn_detection=detection)))
+        chosen.add(only(events, ev.ConfigUpdated).config.overlap_policy)
+    assert chosen == set(POLICIES)

@@ -14,8 +14,10 @@ from antiphon.events.audio import AudioFormat, TextMark
 from antiphon.events.config import ConfigPatch, Dialect, Limits, Modality, PlaybackPolicy, TurnDetection
 from antiphon.events.items import AudioPart, FunctionCall, FunctionOutput, Item, Message, TextPart
 from antiphon.sessions import core
+from antiphon.sessions.ending import newest_answer
 from antiphon.sessions.view import next_deadline
 
+from tests.rules import rule as holds
 from tests.sessions.world import FRAME, OUT, QUICK_VAD, WALL, World, token
 
 LIMITS = Limits(
@@ -37,6 +39,16 @@ DETECTIONS: list[TurnDetection | None] = [
 OVERLAPS: tuple[cmd.OverlapAction, ...] = ("barge_in", "listen", "continue", "drop")
 WORDS = ["", "Well, ", "all is well", ". And you?", " word"]
 SCORES = st.lists(st.sampled_from([0, 400, 600, 990]), max_size=20).map(tuple)
+
+HELD = (
+    *("P1", "P2", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12"),
+    *("P13", "P14", "P15", "P16", "P17", "P18", "P19", "P20", "P21", "P22", "P23"),
+    *("P24", "P27", "P28", "P29", "P32", "P34", "P36", "P37", "P38", "P39", "P41"),
+    *("P42", "P44", "P45", "P46", "P47", "P48", "P50", "P52", "P54", "P55", "P56"),
+    *("P58"),
+)
+"""What this test holds, at every step of every session that it draws."""
+ANSWERS = (cmd.StageAccepted, cmd.StageFinished, cmd.StageFailed, cmd.StageReleased, cmd.StageLost)
 
 Pick = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -495,8 +507,9 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule()
     def again(self) -> None:
-        """Whatever came last comes twice."""
-        self.give(self.last)
+        """Whatever came last comes twice; a stage's answer about a request says nothing the second time (P5)."""
+        answer = isinstance(self.last, ANSWERS)
+        assert not self.give(self.last) or not answer, "P5"
 
     @rule(unlikely=st.sampled_from([False, False, False, True]))
     def restart(self, unlikely: bool) -> None:
@@ -535,6 +548,25 @@ class SessionMachine(RuleBasedStateMachine):
         ):
             assert next_deadline(session) is not None, "P37"
 
+    @invariant()
+    def cancels_are_decided_at_once(self) -> None:
+        """Whatever waits for a stage, what stops it is one decision, and leaves nothing at work (P58)."""
+        world = self.world
+        if not connected(self):
+            return
+        made: list[cmd.AnyCommand] = [
+            cmd.CancelInput(attachment=world.attachment),
+            cmd.BargeIn(attachment=world.attachment),
+            cmd.CloseSession(control_id="now", attachment=world.attachment),
+        ]
+        if world.session.response is not None:
+            made.append(cmd.CancelResponse(attachment=world.attachment))
+        for command in made:
+            after = core.load(core.dump(world.session))
+            for event in core.decide(after, command, world.now, world.plugins):
+                core.evolve(after, event, world.now)
+            assert newest_answer(after) is None, f"P58: {type(command).__name__}"
+
     def come_to_rest(self) -> None:
         """Input stops, answers end, what was sent is played: no turn stays deferred (P37)."""
         world = self.world
@@ -572,5 +604,5 @@ class SessionMachine(RuleBasedStateMachine):
         assert core.outstanding(world.session) == []
 
 
-TestSession = SessionMachine.TestCase
+TestSession = holds(*HELD)(SessionMachine.TestCase)
 TestSession.settings = settings(max_examples=8 * settings().max_examples, stateful_step_count=60)

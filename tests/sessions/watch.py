@@ -12,6 +12,8 @@ from antiphon.sessions.phases import LIVE
 from antiphon.sessions.playback import prefix_of, waits_until
 from antiphon.sessions.state import Playout
 
+from tests.sessions.watch_work import WatchWork
+
 
 class Spoken(Struct):
     """A response as a client saw it so far."""
@@ -76,6 +78,7 @@ class Watch(Struct):
     first_detach: int | None = None
     grace_end: int | None = None
     steps: int = 0
+    work: WatchWork = field(default_factory=WatchWork)
 
     def step(self, before: Before, session: core.Session, transaction: Transaction) -> None:
         """Check a transaction that `session` has just folded."""
@@ -92,6 +95,7 @@ class Watch(Struct):
         self._conversation(session)
         self._playback(before, session, transaction)
         self._requests(session, transaction)
+        self.work.step(before.data, session, transaction)
 
     # -- P1, P50, P54 ----------------------------------------------------------------------------------------
 

@@ -94,6 +94,17 @@ def test_a_spoken_turn_is_recognised_written_and_spoken_in_order(bench: Any) -> 
     assert one.voice.spoken == ["Paris is the capital, ", "and it is lovely. ", "Come and see it."]
 
 
+@rule("K10", "K13", "G42", "G43")
+def test_k10_all_stages_of_a_turn_work_under_its_one_request_which_ends_once(bench: Any) -> None:
+    listener = bench().run(submit())
+    reports = [report for report, _ in listener.reports]
+    assert {report.request for report in reports} == {"r1"}
+    finished = [index for index, report in enumerate(reports) if isinstance(report, StageFinished)]
+    produced = [index for index, report in enumerate(reports) if isinstance(report, StageProduced)]
+    assert finished == [len(reports) - 1], "neither a clause nor a stage in the middle ends the turn"
+    assert len(produced) > 3
+
+
 @rule("G12")
 def test_sound_is_resampled_to_the_frozen_format_without_losing_a_millisecond(bench: Any) -> None:
     for target in (

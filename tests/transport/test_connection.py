@@ -194,6 +194,17 @@ async def test_an_unknown_model() -> None:
         assert (await wire.closed())[0] == 1008
 
 
+@rule("A1")
+async def test_an_id_that_a_client_sends_along_names_nothing() -> None:
+    async with serving() as served, Wire.to(served.url + DUPLEX) as first, Wire.to(served.url + DUPLEX) as second:
+        mine = (await opened(first, id="duplex-mine", session_id="duplex-mine"))["session"]["id"]
+        assert mine != "duplex-mine"
+        other = (await opened(second, id=mine))["session"]["id"]
+        assert other != mine
+        await first.send("session.update", session={"id": other, "instructions": "x"})
+        assert (await first.until("session.updated"))["session"]["id"] == mine
+
+
 # -- the end -------------------------------------------------------------------------------------------------
 
 

@@ -239,3 +239,35 @@ def test_pcm_output_of_the_openai_dialects_has_one_rate() -> None:
     session: dict[str, object] = {"audio": {"output": {"format": {"type": "audio/pcm", "rate": 16_000}}}}
     assert refused(session, "ga") == ("bad_event", "session.audio.output.format.rate", "value")
     assert patched(session).output_format.rate == 16_000
+
+
+NESTED: list[tuple[dict[str, object], str]] = [
+    ({"audio": {"input": {"format": {"type": "audio/pcmu"}}}}, "input"),
+    ({"audio": {"output": {"speed": 1.25}}}, "output"),
+    ({"audio": {}}, "nothing"),
+    ({"audio": {"input": {"turn_detection": None}}}, "detection"),
+]
+
+
+@rule("L7", "Q4.22")
+@pytest.mark.parametrize(("session", "_what"), NESTED, ids=[what for _, what in NESTED])
+def test_q4_22_what_a_nested_object_does_not_mention_stays(session: dict[str, object], _what: str) -> None:
+    before = patched(
+        {
+            "audio": {
+                "input": {
+                    "noise_reduction": {"type": "near_field"},
+                    "transcription": {"language": "de"},
+                    "turn_detection": {"type": "server_vad", "silence_duration_ms": 900},
+                },
+                "output": {"speed": 0.75, "voice": "joe"},
+            },
+            "include": ["item.input_audio_transcription.logprobs"],
+        }
+    )
+    after = patched(session, before=before)
+    assert after.echo == before.echo
+    assert after.echo["noise_reduction"] == '{"type":"near_field"}'
+    assert (after.transcription, after.voice) == (before.transcription, "joe")
+    assert after.speed == (1.25 if _what == "output" else 0.75)
+    assert after.turn_detection == (None if _what == "detection" else before.turn_detection)

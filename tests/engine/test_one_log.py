@@ -1,0 +1,120 @@
+"""What one log, one writer and one name for a turn's work make impossible; the scenes are played all the same."""
+
+import anyio
+import pytest
+
+from antiphon.engine.inline import InlineClient
+from antiphon.engine.opening import Opening
+from antiphon.events.audio import AudioFormat
+from antiphon.events.commands import CancelResponse, Heartbeat, StageAccepted, StageFinished, StageProduced
+from antiphon.events.events import (
+    ErrorReported,
+    ResponseCreated,
+    ResponseEnded,
+    SessionOpened,
+    SessionTouched,
+)
+from antiphon.stages.base import AnyMessage, Report, Submit
+from antiphon.stages.echo import EchoStage
+
+from .worlds import TALK, ask, opening, settle, world
+from tests.rules import rule
+
+pytestmark = pytest.mark.anyio
+
+PIECE = b"\x00\x20" * 1_280
+
+
+@rule("A2")
+async def test_a2_whoever_comes_late_still_reads_the_opening_first() -> None:
+    async with world() as here:
+        attachment = await here.hub.open(opening())
+        for _ in range(5):
+            attachment.send(Heartbeat(attachment=1))
+        await settle()
+        with attachment.cursor() as cursor:
+            seen = [type((await anext(cursor)).transaction.events[0]) for _ in range(6)]
+    assert seen == [SessionOpened, *[SessionTouched] * 5]
+
+
+@rule("A1")
+async def test_a1_every_session_has_a_name_of_its_own() -> None:
+    async with world() as here:
+        names = [(await here.hub.open(opening(f"o{n}"))).session for n in range(20)]
+        names += [(await here.hub.open(Opening(dialect="ga", control_id=f"g{n}"))).session for n in range(20)]
+    assert len(set(names)) == 40
+
+
+class Mute:
+    """A stage that takes messages and never says anything, not even that it has them."""
+
+    def __init__(self) -> None:
+        self.messages: list[AnyMessage] = []
+
+    @property
+    def input_format(self) -> AudioFormat:
+        return AudioFormat("pcm16", 16_000)
+
+    def start(self, report: Report) -> None:
+        pass
+
+    def handle(self, message: AnyMessage) -> None:
+        self.messages.append(message)
+
+    def close(self) -> None:
+        pass
+
+
+@rule("E38", "P58", "Q4.7")
+async def test_e38_a_stage_that_never_answers_keeps_nobody_from_cancelling() -> None:
+    stage = Mute()
+    async with world(stage) as here:
+        attachment = await here.hub.open(opening())
+        ask(attachment)
+        attachment.send(CancelResponse(attachment=1))
+        attachment.send(Heartbeat(attachment=1))
+        await settle()
+        events = await here.events(attachment.session)
+        assert any(isinstance(message, Submit) for message in stage.messages)
+        (ended,) = [event for event in events if isinstance(event, ResponseEnded)]
+        assert (ended.status, type(events[-1])) == ("cancelled", SessionTouched)
+
+
+@rule("Q4.30", "A8")
+async def test_q4_30_a_stage_goes_on_hearing_behind_an_interruption() -> None:
+    async with world(EchoStage()) as here, InlineClient(here.hub, patch=TALK) as client:
+        answers = 0
+        client.append_audio(PIECE, speech=True)
+        with anyio.fail_after(20):
+            async for heard in client.events():
+                assert not isinstance(heard.event, ErrorReported), heard.event
+                if isinstance(heard.event, ResponseCreated):
+                    answers += 1
+                    if answers == 4:
+                        break
+                    client.cancel_response()
+                if isinstance(heard.event, ResponseEnded):
+                    client.append_audio(PIECE, speech=True)
+    assert answers == 4
+
+
+@rule("A16", "K21")
+async def test_a16_news_of_a_turn_that_was_left_reach_nobody() -> None:
+    async with world(Mute()) as here:
+        attachment = await here.hub.open(opening())
+        ask(attachment)
+        attachment.send(CancelResponse(attachment=1))
+        ask(attachment)
+        await settle()
+        before = await here.recorded(attachment.session)
+        live = here.hub._live[attachment.session]  # pyright: ignore[reportPrivateUsage]
+        left = f"{attachment.session}.e0.turn0"
+        for report in (
+            StageAccepted(request=left),
+            StageProduced(request=left, text="late"),
+            StageFinished(request=left),
+        ):
+            live.runner.post(report)
+        await settle()
+        assert await here.recorded(attachment.session) == before
+        assert live.runner.session.response is not None

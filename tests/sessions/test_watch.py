@@ -1,0 +1,168 @@
+"""The watch over a session sees what it is there for: a fault is planted, and it is found."""
+
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from antiphon.events import commands as cmd
+from antiphon.events import events as ev
+from antiphon.events.audio import SampleRef
+from antiphon.events.items import Message, TextPart
+from antiphon.events.log import Transaction
+from antiphon.sessions import core
+from antiphon.sessions.state import Entry, Request
+
+from tests.sessions.watch import Watch, look
+from tests.sessions.world import World
+
+Plant = Callable[[core.Session, Transaction], Transaction]
+"""Spoils the state behind a transaction, or returns another transaction in its place."""
+
+
+def story() -> World:
+    """Speak, hear an answer, speak over it, delete something, interrupt the next answer."""
+    world = World()
+    world.append(20)
+    world.commit(create_response=True)
+    world.produce("All is well.", 1_000)
+    world.append(30)
+    world.commit(create_response=True)
+    world.finish()
+    world.release()
+    world.produce("Again.", 300)
+    world.say("A note.", "note")
+    world.do(cmd.DeleteItem(attachment=1, item_id="note"))
+    world.cancel()
+    return world
+
+
+def watched(plant: Plant | None, kind: type[ev.Event]) -> str:
+    """Replay the story under a watch, the first event of `kind` spoiled; return what it says."""
+    watch, session = Watch(), core.new()
+    planted = False
+    for transaction in story().log:
+        before = look(session)
+        core.fold([transaction], session)
+        if plant is not None and not planted and any(isinstance(event, kind) for event in transaction.events):
+            transaction, planted = plant(session, transaction), True
+            try:
+                watch.work.step(before.data, session, transaction)
+            except AssertionError as found:
+                return str(found)
+            return ""
+        watch.step(before, session, transaction)
+    assert plant is None
+    return ""
+
+
+def by(command: cmd.AnyCommand) -> Plant:
+    return lambda _session, transaction: replace(transaction, command=command)
+
+
+def instead(kind: type[ev.Event], change: Callable[[ev.AnyEvent], ev.AnyEvent]) -> Plant:
+    def plant(_session: core.Session, transaction: Transaction) -> Transaction:
+        events = tuple(change(event) if isinstance(event, kind) else event for event in transaction.events)
+        return replace(transaction, events=events)
+
+    return plant
+
+
+def spoiled(change: Callable[[core.Session], object]) -> Plant:
+    def plant(session: core.Session, transaction: Transaction) -> Transaction:
+        change(session)
+        return transaction
+
+    return plant
+
+
+def without(kind: type[ev.Event]) -> Plant:
+    return lambda _session, transaction: replace(
+        transaction, events=tuple(event for event in transaction.events if not isinstance(event, kind))
+    )
+
+
+def again(kind: type[ev.Event]) -> Plant:
+    return lambda _session, transaction: replace(
+        transaction,
+        events=(*transaction.events, *(event for event in transaction.events if isinstance(event, kind))),
+    )
+
+
+def moved(session: core.Session) -> None:
+    order = session.conversation.order
+    order[0], order[1] = order[1], order[0]
+
+
+def renamed(session: core.Session) -> None:
+    first = session.conversation.order[0]
+    session.conversation.entries[first] = Entry(Message(id=first, role="user", content=(TextPart("x"),)))
+
+
+def second_memory(session: core.Session) -> None:
+    for name in ("duplex-1.e0", "duplex-1.e1"):
+        session.requests[name] = Request("accepted", None, 0)
+
+
+def opened_by_a_report(session: core.Session, transaction: Transaction) -> Transaction:
+    response = session.response
+    assert response is not None
+    made = ev.ResponseCreated(
+        number=1, count=1, head=response.head, request=response.request, options=cmd.ResponseOptions()
+    )
+    return replace(transaction, command=cmd.StageAccepted(request=response.request), events=(made,))
+
+
+FAULTS: list[tuple[str, type[ev.Event], Plant]] = [
+    ("P4: an answer", ev.OutputStarted, by(cmd.StageProduced(request="nobody.e0", text="x"))),
+    ("P14", ev.RequestSubmitted, instead(ev.RequestSubmitted, lambda e: replace(e, request="duplex-2.e0.turn0"))),
+    ("P14", ev.RequestSubmitted, instead(ev.RequestSubmitted, lambda e: replace(e, request="duplex-1"))),
+    ("A11", ev.RequestSubmitted, instead(ev.RequestSubmitted, lambda e: replace(e, response_id=None))),
+    ("P12: two", ev.OutputStarted, spoiled(second_memory)),
+    (
+        "works for nobody",
+        ev.OutputStarted,
+        spoiled(lambda s: s.requests.update(x=Request("accepted", "resp_gone", 0))),
+    ),
+    ("A18", ev.ResponseEnded, spoiled(lambda s: s.requests.clear())),
+    ("A15", ev.Interrupted, instead(ev.Interrupted, lambda e: replace(e, requests=("duplex-1",)))),
+    ("P24: a mere", ev.OutputStarted, opened_by_a_report),
+    ("P23", ev.ResponseCreated, instead(ev.ResponseCreated, lambda e: replace(e, head=replace(e.head, speed=2.0)))),
+    ("P8: two", ev.Interrupted, again(ev.Interrupted)),
+    (
+        "interrupted nothing",
+        ev.AudioReceived,
+        instead(ev.AudioReceived, lambda _e: ev.Interrupted(epoch=1, cause="why", requests=())),
+    ),
+    ("P29: bytes", ev.AudioReceived, instead(ev.AudioReceived, lambda e: replace(e, ref=SampleRef("in", 8, 8)))),
+    ("P29: twice", ev.InputCommitted, instead(ev.InputCommitted, lambda e: replace(e, ref=SampleRef("in", 0, 0)))),
+    ("P34: an item", ev.InputCommitted, without(ev.ItemCreated)),
+    (
+        "P34: nobody",
+        ev.InputCommitted,
+        lambda s, t: without(ev.ItemCreated)(
+            s, instead(ev.InputCommitted, lambda e: replace(e, empty=True, ref=None))(s, t)
+        ),
+    ),
+    ("P41", ev.ResponseEnded, spoiled(moved)),
+    ("P42", ev.ItemDeleted, spoiled(renamed)),
+    (
+        "P48",
+        ev.ItemDeleted,
+        instead(
+            ev.ItemDeleted,
+            lambda _e: ev.SessionClosing(
+                control_id=None, reason="idle_ttl_expired", expired=True, deadline_us=0, requests=()
+            ),
+        ),
+    ),
+]
+
+
+def test_the_story_itself_is_sound() -> None:
+    assert watched(None, ev.Event) == ""
+
+
+@pytest.mark.parametrize(("says", "kind", "plant"), FAULTS, ids=[f"{n} {row[0]}" for n, row in enumerate(FAULTS)])
+def test_a_planted_fault_is_found(says: str, kind: type[ev.Event], plant: Plant) -> None:
+    assert says in watched(plant, kind)

@@ -1,0 +1,175 @@
+"""What must hold of the work at stages, of bytes and of places, checked one transaction at a time (P).
+
+Beside `watch.py`, which follows what clients see.
+"""
+
+from msgspec import Struct, field
+
+from antiphon.events import commands as cmd
+from antiphon.events import effects as fx
+from antiphon.events import events as ev
+from antiphon.events import ids
+from antiphon.events.config import Limits
+from antiphon.events.log import Transaction
+from antiphon.sessions import core
+from antiphon.sessions.phases import LIVE
+from antiphon.sessions.playback import in_progress
+
+MADE_BY_REPORTS = (cmd.StageProduced,)
+"""Reports that may open a response: those that say something. All others may only let a turn go on that waited."""
+
+
+class WatchWork(Struct):
+    """Follows one session's requests, bytes and items, and fails at the first step that breaks a rule."""
+
+    submitted: set[str] = field(default_factory=set[str])
+    fed: dict[str, int] = field(default_factory=dict[str, int])
+    fence: tuple[int, int] = (0, 0)
+    committed: int = 0
+    """Where the sound of the last turn ends in the `in` stream."""
+    turns: list[str] = field(default_factory=list[str])
+    """User items that came by a commit, in their order."""
+    announced: dict[str, int] = field(default_factory=dict[str, int])
+    """Of each response: how many turns had been committed when it was announced."""
+
+    def step(self, data: bytes, session: core.Session, transaction: Transaction) -> None:
+        """Check a transaction; `data` is the state before it, `session` the one behind it."""
+        before = core.load(data)
+        self._answers(before, transaction)
+        self._names(before, session, transaction)
+        self._effects(session, transaction)
+        self._opening(before, transaction)
+        self._interruption(before, transaction)
+        self._bytes(before, session, transaction)
+        self._places(before, session, transaction)
+        self._expiry(before, transaction)
+
+    # -- requests: P4, P9-P12, P14 ---------------------------------------------------------------------------
+
+    def _answers(self, before: core.Session, transaction: Transaction) -> None:
+        command = transaction.command
+        if isinstance(command, cmd.StageReport):
+            assert command.request in before.requests, "P4: an answer to nothing"
+            known = before.requests[command.request]
+            heard = isinstance(command, cmd.StageReleased | cmd.StageLost) or known.phase in LIVE
+            assert heard, "P4, K21: a request that is leaving was heard"
+
+    def _names(self, before: core.Session, session: core.Session, transaction: Transaction) -> None:
+        for event in transaction.events:
+            if isinstance(event, ev.RequestSubmitted):
+                name = ids.parse_request(event.request)
+                resident = event.response_id is None
+                assert name is not None, "P14: a name that nobody can read"
+                assert (name.session, name.epoch) == (session.id, event.epoch), "P14"
+                assert (name.turn is None) == resident, "A11: who is resident names no turn"
+                assert event.request not in before.requests, "A10: a name is used again"
+                self.submitted.add(event.request)
+        working = {name: known for name, known in session.requests.items() if known.phase in LIVE}
+        assert sum(known.response_id is None for known in working.values()) <= 1, "P12: two memories"
+        for name, known in working.items():
+            owner = known.response_id
+            assert owner is None or session.open_response(owner) is not None, f"P12: {name} works for nobody"
+        gone = {name for name in before.requests if name not in session.requests}
+        kinds = (ev.RequestReleased, ev.EngineRestarted)
+        assert not gone or any(isinstance(event, kinds) for event in transaction.events), "A18: forgotten unasked"
+
+    def _effects(self, session: core.Session, transaction: Transaction) -> None:
+        for event in transaction.events:
+            for effect in core.react(session, event):
+                match effect:
+                    case fx.FeedStage(request=request, seq=seq):
+                        # Numbers count within one submission: a name lives once in an epoch.
+                        assert seq == self.fed.get(request, 0) + 1, "P10: a number is missing"
+                        self.fed[request] = seq
+                    case fx.AbortRequests(requests=requests) | fx.ReleaseRequests(requests=requests):
+                        assert all(name in self.submitted for name in requests), "A15: whole names only"
+                    case fx.SubmitToStage(request=request):
+                        assert request in self.submitted, "P4: an effect that no event names"
+                        assert session.phase == "open", "P55"
+                    case _:
+                        pass
+        if any(isinstance(event, ev.AudioReceived) for event in transaction.events):
+            fence = (session.epoch, session.turn.turn)
+            assert fence >= self.fence, "P9: the fence went back"
+            self.fence = fence
+
+    # -- what opens and what interrupts: P8, P23, P24 --------------------------------------------------------
+
+    def _opening(self, before: core.Session, transaction: Transaction) -> None:
+        command = transaction.command
+        for event in transaction.events:
+            if not isinstance(event, ev.ResponseCreated):
+                continue
+            self.announced[event.head.id] = len(self.turns) + self._commits(transaction, event)
+            if isinstance(command, cmd.StageReport) and not isinstance(command, MADE_BY_REPORTS):
+                assert before.turn.deferred, "P24: a mere report opened a response"
+            if isinstance(command, cmd.StageProduced):
+                assert command.text or command.size, "P24: nothing was said"
+            if event.options == cmd.ResponseOptions():
+                head, config = event.head, before.config
+                asked = (config.instructions, config.voice, config.speed, config.output_format, config.tools)
+                assert (head.instructions, head.voice, head.speed, head.output_format, head.tools) == asked, "P23"
+
+    def _commits(self, transaction: Transaction, before: ev.AnyEvent) -> int:
+        events = transaction.events[: transaction.events.index(before)]
+        return sum(isinstance(event, ev.InputCommitted) and not event.empty for event in events)
+
+    def _interruption(self, before: core.Session, transaction: Transaction) -> None:
+        found = [event for event in transaction.events if isinstance(event, ev.Interrupted)]
+        assert len(found) <= 1, "P8: two interruptions in one decision"
+        for event in found:
+            working = any(known.phase in LIVE for known in before.requests.values())
+            assert working or in_progress(before, transaction.at), f"P8: {event.cause} interrupted nothing"
+
+    # -- input: P28, P29, P34 --------------------------------------------------------------------------------
+
+    def _bytes(self, before: core.Session, session: core.Session, transaction: Transaction) -> None:
+        items = [event.item.id for event in transaction.events if isinstance(event, ev.ItemCreated)]
+        position = before.input.position
+        for event in transaction.events:
+            match event:
+                case ev.AudioReceived(ref=ref):
+                    assert (ref.stream, ref.start) == ("in", position), "P29: bytes twice, or a hole"
+                    position = ref.end
+                case ev.InputCommitted():
+                    assert (event.item_id in items) == (not event.empty), "P34: an item without its sound"
+                    assert not event.empty or not event.is_speech or event.overlap_ack, "P34: nobody says why"
+                    if event.ref is not None:
+                        assert self.committed <= event.ref.start < event.ref.end <= position, "P29: twice"
+                        self.committed = event.ref.end
+                case ev.AnswerDeferred() if isinstance(transaction.command, cmd.CommitInput):
+                    assert before.turn.deferred < before.limits.pending_commits, "P28: too many turns wait"
+                case _:
+                    pass
+        assert session.input.position == position, "P29"
+
+    # -- the conversation: P41, P42 --------------------------------------------------------------------------
+
+    def _places(self, before: core.Session, session: core.Session, transaction: Transaction) -> None:
+        old, new = before.conversation.order, session.conversation.order
+        assert [name for name in old if name in set(new)] == [name for name in new if name in set(old)], "P41"
+        for event in transaction.events:
+            match event:
+                case ev.InputCommitted(empty=False):
+                    self.turns.append(event.item_id)
+                case ev.OutputStarted(response_id=key, item=item) if item.id in new:
+                    later = self.turns[self.announced[key] :]
+                    behind = new.index(item.id)
+                    assert all(new.index(name) > behind for name in later if name in new), "P41: it moved behind"
+                case ev.ItemDeleted(item_id=gone):
+                    kept = {name: entry for name, entry in before.conversation.entries.items() if name != gone}
+                    assert kept == session.conversation.entries, "P42"
+                case _:
+                    pass
+
+    # -- time: P48 -------------------------------------------------------------------------------------------
+
+    def _expiry(self, before: core.Session, transaction: Transaction) -> None:
+        for event in transaction.events:
+            if isinstance(event, ev.SessionClosing):
+                limits: Limits = before.limits
+                silent_us = transaction.at - before.lease.last_activity
+                if event.reason == "idle_ttl_expired":
+                    assert silent_us >= limits.idle_ttl_ms * 1000, "P48: it was active"
+                if event.reason == "disconnect_grace_expired":
+                    assert not before.lease.attached, "P48: it was attached"
