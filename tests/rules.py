@@ -143,7 +143,7 @@ def collect() -> list[Marked]:
     os.chdir(ROOT)
     caught, said = _Collected(), io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        code = pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", "tests"], plugins=[caught])
+        code = pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", "tests"], plugins=[caught])
     if code != pytest.ExitCode.OK:
         sys.stderr.write(said.getvalue())
         raise SystemExit(2)
