@@ -24,6 +24,8 @@ class WatchWork(Struct):
 
     submitted: set[str] = field(default_factory=set[str])
     fed: dict[str, int] = field(default_factory=dict[str, int])
+    operations: dict[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]])
+    """Units that were given to a stage, and the number that each had in its request."""
     fence: tuple[int, int] = (0, 0)
     committed: int = 0
     """Where the sound of the last turn ends in the `in` stream."""
@@ -75,23 +77,28 @@ class WatchWork(Struct):
 
     def _effects(self, session: core.Session, transaction: Transaction) -> None:
         for event in transaction.events:
+            if isinstance(event, ev.UnitsGivenUp | ev.UnitsReturned) and event.operation in self.operations:
+                request, seq = self.operations[event.operation]
+                self.fed[request] = seq - 1  # its number is given again (E25)
             for effect in core.react(session, event):
-                match effect:
-                    case fx.FeedStage(request=request, seq=seq):
-                        # Numbers count within one submission: a name lives once in an epoch.
-                        assert seq == self.fed.get(request, 0) + 1, "P10: a number is missing"
-                        self.fed[request] = seq
-                    case fx.AbortRequests(requests=requests) | fx.ReleaseRequests(requests=requests):
-                        assert all(name in self.submitted for name in requests), "A15: whole names only"
-                    case fx.SubmitToStage(request=request):
-                        assert request in self.submitted, "P4: an effect that no event names"
-                        assert session.phase == "open", "P55"
-                    case _:
-                        pass
+                self._effect(session, effect)
         if any(isinstance(event, ev.AudioReceived) for event in transaction.events):
             fence = (session.epoch, session.turn.turn)
             assert fence >= self.fence, "P9: the fence went back"
             self.fence = fence
+
+    def _effect(self, session: core.Session, effect: fx.AnyEffect) -> None:
+        match effect:
+            case fx.FeedStage(request=request, operation=operation, seq=seq):
+                assert seq == self.fed.get(request, 0) + 1, "P10: a number is missing"
+                self.fed[request], self.operations[operation] = seq, (request, seq)
+            case fx.AbortRequests(requests=requests) | fx.ReleaseRequests(requests=requests):
+                assert all(name in self.submitted for name in requests), "A15: whole names only"
+            case fx.SubmitToStage(request=request):
+                assert request in self.submitted, "P4: an effect that no event names"
+                assert session.phase == "open", "P55"
+            case _:
+                pass
 
     # -- what opens and what interrupts: P8, P23, P24 --------------------------------------------------------
 
