@@ -52,7 +52,7 @@ DO: dict[str, Callable[[World, int], list[ev.AnyEvent]]] = {
 }
 
 
-def given(world: World, events: list[ev.AnyEvent]) -> list[fx.FeedStage]:
+def units(world: World, events: list[ev.AnyEvent]) -> list[fx.FeedStage]:
     """Return what a resident model is given because of events."""
     return [effect for effect in world.effects(events) if isinstance(effect, fx.FeedStage)]
 
@@ -140,7 +140,7 @@ def test_q4_28_a_model_that_listens_hears_what_is_sent_behind_a_clear() -> None:
     world = World(plugin="echo", auto=True)
     world.append()
     world.clear()
-    assert [(unit.request, unit.seq, places(unit)) for unit in given(world, world.append())] == [
+    assert [(unit.request, unit.seq, places(unit)) for unit in units(world, world.append())] == [
         ("duplex-1.e0", 2, [1024])
     ]
 
@@ -173,7 +173,7 @@ def test_q4_1_a_model_that_listens_hears_each_byte_once_whatever_is_committed() 
     fed: list[int] = []
     for _ in range(3):
         for events in (world.append(3), world.commit()):
-            fed += [start for unit in given(world, events) for start in places(unit)]
+            fed += [start for unit in units(world, events) for start in places(unit)]
     assert fed == [0, 3 * 1024, 6 * 1024]
     assert world.session.input.reserved == 0
 
@@ -184,7 +184,7 @@ def test_q4_6_a_long_append_is_heard_as_a_whole_and_leaves_no_lag() -> None:
     heard = 0
     for frames in (90, 3, 60):
         events = world.append(frames)
-        heard += sum(ref.size for unit in given(world, events) for ref in unit.refs)
+        heard += sum(ref.size for unit in units(world, events) for ref in unit.refs)
         assert heard == world.session.input.position
         assert world.session.input.reserved == 0
 
