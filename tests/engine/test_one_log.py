@@ -65,7 +65,7 @@ class Mute:
         pass
 
 
-@rule("E38", "P58", "Q4.7")
+@rule("E38", "P58", "Q4.7", "G35")
 async def test_e38_a_stage_that_never_answers_keeps_nobody_from_cancelling() -> None:
     stage = Mute()
     async with world(stage) as here:

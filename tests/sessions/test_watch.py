@@ -104,6 +104,16 @@ def second_memory(session: core.Session) -> None:
         session.requests[name] = Request("accepted", None, 0)
 
 
+def failing(event: ev.AnyEvent) -> ev.AnyEvent:
+    return replace(event, status="failed", failure=ev.Failure("engine_error", "x"))
+
+
+def cut_short(event: ev.AnyEvent) -> Message:
+    assert isinstance(event, ev.ResponseEnded)
+    assert event.item is not None
+    return replace(event.item, status="incomplete")
+
+
 def opened_by_a_report(session: core.Session, transaction: Transaction) -> Transaction:
     response = session.response
     assert response is not None
@@ -128,6 +138,10 @@ FAULTS: list[tuple[str, type[ev.Event], Plant]] = [
     ("A15", ev.Interrupted, instead(ev.Interrupted, lambda e: replace(e, requests=("duplex-1",)))),
     ("P24: a mere", ev.OutputStarted, opened_by_a_report),
     ("P23", ev.ResponseCreated, instead(ev.ResponseCreated, lambda e: replace(e, head=replace(e.head, speed=2.0)))),
+    ("G20: a", ev.ResponseEnded, again(ev.ResponseEnded)),
+    ("G21", ev.ResponseEnded, instead(ev.ResponseEnded, lambda e: replace(e, reason="why"))),
+    ("G23", ev.ResponseEnded, instead(ev.ResponseEnded, failing)),
+    ("WIRE 3.4", ev.ResponseEnded, instead(ev.ResponseEnded, lambda e: replace(e, item=cut_short(e)))),
     ("P8: two", ev.Interrupted, again(ev.Interrupted)),
     (
         "interrupted nothing",

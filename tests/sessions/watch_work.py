@@ -15,8 +15,16 @@ from antiphon.sessions import core
 from antiphon.sessions.phases import LIVE
 from antiphon.sessions.playback import in_progress
 
-MADE_BY_REPORTS = (cmd.StageProduced,)
+MADE_BY_REPORTS = (cmd.StageProduced, cmd.StageCalled)
 """Reports that may open a response: those that say something. All others may only let a turn go on that waited."""
+
+REASONS: dict[str, tuple[str | None, ...]] = {
+    "completed": (None,),
+    "cancelled": ("client_cancelled", "turn_detected"),
+    "incomplete": ("max_output_tokens", "content_filter"),
+    "failed": (None,),
+}
+"""What a terminal may give as its reason (G21, WIRE 3.4)."""
 
 
 class WatchWork(Struct):
@@ -33,6 +41,7 @@ class WatchWork(Struct):
     """User items that came by a commit, in their order."""
     announced: dict[str, int] = field(default_factory=dict[str, int])
     """Of each response: how many turns had been committed when it was announced."""
+    ended: set[str] = field(default_factory=set[str])
 
     def step(self, data: bytes, session: core.Session, transaction: Transaction) -> None:
         """Check a transaction; `data` is the state before it, `session` the one behind it."""
@@ -41,6 +50,7 @@ class WatchWork(Struct):
         self._names(before, session, transaction)
         self._effects(session, transaction)
         self._opening(before, transaction)
+        self._ends(transaction)
         self._interruption(before, transaction)
         self._bytes(before, session, transaction)
         self._places(before, session, transaction)
@@ -100,7 +110,7 @@ class WatchWork(Struct):
             case _:
                 pass
 
-    # -- what opens and what interrupts: P8, P23, P24 --------------------------------------------------------
+    # -- what opens, ends and interrupts: G20, G21, P8, P21-P24 ----------------------------------------------
 
     def _opening(self, before: core.Session, transaction: Transaction) -> None:
         command = transaction.command
@@ -116,6 +126,19 @@ class WatchWork(Struct):
                 head, config = event.head, before.config
                 asked = (config.instructions, config.voice, config.speed, config.output_format, config.tools)
                 assert (head.instructions, head.voice, head.speed, head.output_format, head.tools) == asked, "P23"
+
+    def _ends(self, transaction: Transaction) -> None:
+        told = [event.code for event in transaction.events if isinstance(event, ev.ErrorReported)]
+        for event in transaction.events:
+            if isinstance(event, ev.ResponseEnded):
+                assert event.head.id in self.announced, "G20"
+                assert event.head.id not in self.ended, "G20: a second end"
+                self.ended.add(event.head.id)
+                assert event.reason in REASONS[event.status], f"G21: {event.status} {event.reason}"
+                assert (event.failure is not None) == (event.status == "failed"), "G21"
+                assert event.failure is None or event.failure.code in told, "P21, G23: an error of another name"
+                if event.status == "completed" and event.item is not None:
+                    assert event.item.status == "completed", "WIRE 3.4: the item says something else"
 
     def _commits(self, transaction: Transaction, before: ev.AnyEvent) -> int:
         events = transaction.events[: transaction.events.index(before)]
