@@ -12,7 +12,7 @@ from msgspec import Struct
 from .audio import AudioFormat, TextMark
 from .config import Capabilities, ConfigPatch, Dialect, JsonText, Limits, Modality, SessionConfig
 from .errors import Detail
-from .items import Item
+from .items import Item, ItemReference
 
 
 class Command(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True, gc=False):
@@ -224,7 +224,11 @@ class TruncateItem(ClientCommand, frozen=True, kw_only=True):
 
 
 class ResponseOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Overrides for one response; None keeps the session's value. `remember` False: out-of-band, writes nothing."""
+    """Overrides for one response; None keeps the session's value.
+
+    `remember` False: out of band, it writes nothing into the conversation. `input` is read in place of the
+    conversation; empty, there is nothing but the instructions.
+    """
 
     instructions: str | None = None
     output_modalities: tuple[Modality, ...] | None = None
@@ -236,6 +240,8 @@ class ResponseOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     metadata: dict[str, str] | None = None
     tools: JsonText | None = None
     tool_choice: JsonText | None = None
+    input: tuple[Item | ItemReference, ...] | None = None
+    extras: dict[str, JsonText] | None = None
     remember: bool = True
 
 

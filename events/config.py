@@ -96,6 +96,14 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
         """Whether answers are spoken (text only otherwise)."""
         return "audio" in self.output_modalities
 
+    @property
+    def seed(self) -> str:
+        """What the user is taken to have written before anything was said, for the model to answer (G7)."""
+        try:
+            return msgspec.json.decode(self.echo.get("initial_user_text", '""').encode(), type=str)
+        except msgspec.DecodeError:
+            return ""
+
 
 class ConfigPatch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A partial configuration: an absent field keeps its value. The wire has merged all spellings into one.

@@ -449,6 +449,23 @@ class ResponseCreated(PublicEvent, frozen=True, kw_only=True):
     options: ResponseOptions
 
 
+class OptionsReserved(Event, frozen=True, kw_only=True):
+    """The client asked for an answer while the model was about to give one: these are its options (G6)."""
+
+    options: ResponseOptions
+
+
+class UnansweredDropped(Event, frozen=True, kw_only=True):
+    """What was written cannot be answered by a model that only listens: it is no turn any more (G6)."""
+
+
+class AsideCancelled(Event, frozen=True, kw_only=True):
+    """A response out of band is called off; nothing else is touched (WIRE 2.7). Its `requests` are aborted."""
+
+    response_id: str
+    requests: tuple[str, ...]
+
+
 class ResponseDrains(Event, frozen=True, kw_only=True):
     """A response is still being made, and a newer turn may become the active one (H4)."""
 
@@ -491,7 +508,10 @@ class RequestReleased(Event, frozen=True, kw_only=True):
 
 
 class OutputStarted(PublicEvent, frozen=True, kw_only=True):
-    """The response has something to say: its message item and content part are open."""
+    """The response has something to say: its message item and content part are open.
+
+    `aside`: the item is out of band, the conversation does not know of it.
+    """
 
     session: str
     response_id: str
@@ -499,10 +519,14 @@ class OutputStarted(PublicEvent, frozen=True, kw_only=True):
     previous_item_id: str | None
     part: PartKind
     epoch: int
+    aside: bool = False
 
 
 class AudioDelta(PublicEvent, frozen=True, kw_only=True):
-    """Sound of a response and the words that came with it. `audio_ms` is cumulative for the response."""
+    """Sound of a response and the words that came with it. `audio_ms` is cumulative for the response.
+
+    `aside`: it is out of band, and an interruption of the conversation does not void it.
+    """
 
     session: str
     response_id: str
@@ -514,6 +538,7 @@ class AudioDelta(PublicEvent, frozen=True, kw_only=True):
     epoch: int
     marks: tuple[TextMark, ...] = ()
     playback: PlaybackCursor = PlaybackCursor()
+    aside: bool = False
 
 
 class TextDelta(PublicEvent, frozen=True, kw_only=True):
@@ -534,6 +559,7 @@ class OutputEnded(PublicEvent, frozen=True, kw_only=True):
     previous_item_id: str | None
     part: PartKind
     text: str
+    aside: bool = False
 
 
 class CallStarted(PublicEvent, frozen=True, kw_only=True):
@@ -543,6 +569,7 @@ class CallStarted(PublicEvent, frozen=True, kw_only=True):
     output_index: int
     item: FunctionCall
     previous_item_id: str | None
+    aside: bool = False
 
 
 class CallDelta(PublicEvent, frozen=True, kw_only=True):
@@ -562,6 +589,7 @@ class CallEnded(PublicEvent, frozen=True, kw_only=True):
     output_index: int
     item: FunctionCall
     previous_item_id: str | None
+    aside: bool = False
 
 
 class Failure(Struct, frozen=True):
@@ -678,6 +706,9 @@ AnyEvent = (
     | ItemRetrieved
     | ItemTruncated
     | ResponseCreated
+    | OptionsReserved
+    | UnansweredDropped
+    | AsideCancelled
     | ResponseDrains
     | CreationAbsorbed
     | AnswerDeferred

@@ -66,11 +66,15 @@ def session_id(prefix: str, secret: bytes, control_id: str, attempt: int) -> str
 
 
 class RequestName(Struct, frozen=True):
-    """What a stage request id says: whose it is, in which epoch, and for which turn (None: resident)."""
+    """What a stage request id says: whose it is, in which epoch, and for which turn.
+
+    `aside` is the number of a response out of band, which is no turn. Neither: resident.
+    """
 
     session: str
     epoch: int
-    turn: int | None
+    turn: int | None = None
+    aside: int | None = None
 
 
 def turn_request(session: str, epoch: int, turn: int) -> str:
@@ -83,17 +87,30 @@ def resident_request(session: str, epoch: int) -> str:
     return f"{session}.e{epoch}"
 
 
+def aside_request(session: str, epoch: int, number: int) -> str:
+    """Name the request of a response out of band; `number` counts the responses of the session."""
+    return f"{session}.e{epoch}.aside{number}"
+
+
 def parse_request(request: str) -> RequestName | None:
-    """Invert `turn_request` and `resident_request`; None for anything else (look-alikes included, A11)."""
+    """Invert the three functions above; None for anything else (look-alikes included, A11)."""
     session, _, rest = request.partition(".e")
-    epoch, _, turn = rest.partition(".turn")
-    if not session or not epoch.isdecimal() or not epoch.isascii():
+    digits, _, role = rest.partition(".")
+    epoch, turn, aside = _number(digits, ""), _number(role, "turn"), _number(role, "aside")
+    if not session or epoch is None:
         return None
-    name = RequestName(session, int(epoch), int(turn) if turn.isdecimal() and turn.isascii() else None)
-    rebuilt = (
-        resident_request(session, name.epoch) if name.turn is None else turn_request(session, name.epoch, name.turn)
-    )
-    return name if rebuilt == request else None
+    if turn is not None:
+        rebuilt = turn_request(session, epoch, turn)
+    elif aside is not None:
+        rebuilt = aside_request(session, epoch, aside)
+    else:
+        rebuilt = resident_request(session, epoch)
+    return RequestName(session, epoch, turn, aside) if rebuilt == request else None
+
+
+def _number(text: str, role: str) -> int | None:
+    digits = text.removeprefix(role)
+    return int(digits) if text.startswith(role) and digits.isdecimal() and digits.isascii() else None
 
 
 # -- event ids -----------------------------------------------------------------------------------------------

@@ -60,9 +60,20 @@ class FunctionOutput(Struct, frozen=True, tag="function_call_output", kw_only=Tr
 Item = Message | FunctionCall | FunctionOutput
 
 
+class ItemReference(Struct, frozen=True, tag="item_reference"):
+    """An item of the conversation, named where an item may stand (WIRE 2.6)."""
+
+    id: str
+
+
 def is_user(item: Item) -> bool:
     """Return whether an item is something that the user said."""
     return isinstance(item, Message) and item.role == "user"
+
+
+def counts(item: Item) -> bool:
+    """Return whether an item is something to answer: whatever the user said, and calls and their outputs."""
+    return not isinstance(item, Message) or item.role == "user"
 
 
 def text_of(item: Item) -> str:

@@ -1,79 +1,14 @@
 """Decisions about responses: when one opens, and which request makes it."""
 
-from typing import TypeVar
-
-from msgspec import UNSET, UnsetType
-
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events import ids
-from antiphon.events.config import ConfigPatch, SessionConfig, merged
 
 from .draft import Draft
-from .ending import interrupt
+from .options import with_options
 from .phases import LIVE
 from .playback import blocks
-from .refusal import refuse
 from .state import Request, Session, next_response_number
-
-T = TypeVar("T")
-
-_NO_OPTIONS = cmd.ResponseOptions()
-
-
-# -- opening -------------------------------------------------------------------------------------------------
-
-
-def create_response(draft: Draft, command: cmd.CreateResponse) -> None:
-    """Answer because the client asks (G6)."""
-    session = draft.session
-    if session.turn.absorbs:
-        draft.emit(ev.CreationAbsorbed())
-        return
-    _check_create(draft, command.options)
-    if session.auto:
-        refuse("response_create_without_input", "The model decides on its own when to speak.")
-    open_response(draft, command.options)
-
-
-def _check_create(draft: Draft, options: cmd.ResponseOptions) -> None:
-    session = draft.session
-    if session.response is not None:
-        refuse(
-            "response_already_active",
-            f"Conversation already has an active response in progress: {session.response.head.id}. Wait until "
-            "the response is finished before creating a new one.",
-        )
-    if blocks(session, draft.now):
-        refuse("response_already_active", "The last response is still being played.")
-    if session.dialect == "duplex" and session.turn.unanswered == 0 and options.instructions is None:
-        refuse("response_create_without_input", "There is no user turn to answer.")
-    if not options.remember:
-        refuse("unsupported", "Out-of-band responses are not offered.", "response.conversation", "value")
-    config = with_options(session.config, options)
-    if config.tool_choice == '"required"' and config.tools == "[]":
-        refuse("bad_event", "A call is required, and there are no tools.", "response.tool_choice", "value")
-    draft.plugins[session.plugin].check(config)
-
-
-def with_options(config: SessionConfig, options: cmd.ResponseOptions) -> SessionConfig:
-    """Return the configuration that a response with these overrides has (G3)."""
-
-    def given(value: T | None) -> T | UnsetType:
-        return UNSET if value is None else value
-
-    patch = ConfigPatch(
-        instructions=given(options.instructions),
-        output_modalities=given(options.output_modalities),
-        output_format=given(options.output_format),
-        voice=given(options.voice),
-        speed=given(options.speed),
-        max_output_tokens=given(options.max_output_tokens),
-        temperature=given(options.temperature),
-        tools=given(options.tools),
-        tool_choice=given(options.tool_choice),
-    )
-    return merged(config, patch)
 
 
 def answer(draft: Draft) -> None:
@@ -84,15 +19,34 @@ def answer(draft: Draft) -> None:
         draft.emit(ev.AnswerDeferred())
 
 
-def open_response(draft: Draft, options: cmd.ResponseOptions = _NO_OPTIONS, request: str | None = None) -> None:
-    """Draft the response and its request. `request` names a resident one that exists already."""
+def open_response(
+    draft: Draft, options: cmd.ResponseOptions | None = None, request: str | None = None
+) -> ev.ResponseHead:
+    """Draft the response and its request (G8). `request` names a resident one that exists already.
+
+    Without `options` it takes those that the client reserved for it (G3).
+    """
     session = draft.session
-    head = _head(session, options)
+    chosen = options or session.reserved or cmd.ResponseOptions()
+    head = _head(session, chosen)
     turn = session.turn.turn
-    name = request or ids.turn_request(session.id, session.epoch, turn)
-    draft.emit(ev.ResponseCreated(number=draft.number, count=1, head=head, request=name, options=options))
+    name = request or _new_request(session, chosen)
+    draft.emit(ev.ResponseCreated(number=draft.number, count=1, head=head, request=name, options=chosen))
     if request is None:
         draft.emit(ev.RequestSubmitted(request=name, response_id=head.id, epoch=session.epoch, turn=turn))
+    return head
+
+
+def about_to_speak(session: Session) -> bool:
+    """Return whether the next response of the conversation is one of sound."""
+    reserved = session.reserved
+    return session.config.speaks if reserved is None else with_options(session.config, reserved).speaks
+
+
+def _new_request(session: Session, options: cmd.ResponseOptions) -> str:
+    if options.remember:
+        return ids.turn_request(session.id, session.epoch, session.turn.turn)
+    return ids.aside_request(session.id, session.epoch, next_response_number(session))
 
 
 def _head(session: Session, options: cmd.ResponseOptions) -> ev.ResponseHead:
@@ -101,7 +55,7 @@ def _head(session: Session, options: cmd.ResponseOptions) -> ev.ResponseHead:
     return ev.ResponseHead(
         id=response_id,
         item_id=ids.assistant_item_id(response_id),
-        conversation_id=ids.conversation_id(session.id),
+        conversation_id=ids.conversation_id(session.id) if options.remember else None,
         turn=session.turn.turn,
         epoch=session.epoch,
         output_modalities=config.output_modalities,
@@ -155,11 +109,3 @@ def answers(session: Session, request: str) -> bool:
     if known is None:
         return False
     return session.served_by(request) is not None or (session.response is None and known.response_id is None)
-
-
-def cancel_response(draft: Draft, command: cmd.CancelResponse) -> None:
-    """Stop the active response (G31, SUPERSEDED: nothing to cancel is an error)."""
-    active = draft.session.response
-    if active is None or command.response_id not in (None, active.head.id):
-        refuse("response_not_active", "Cancellation failed: no active response found")
-    interrupt(draft, reason="client_cancelled", cause="client_cancelled")

@@ -53,7 +53,7 @@ def _begin(draft: Draft, report: cmd.StageCalled) -> None:
     number = next_item_number(session)
     item = FunctionCall(
         id=ids.item_id(session.id, number),
-        call_id=_call_id(session, report.call_id, number),
+        call_id=_call_id(session, "" if response.aside else report.call_id, number),
         name=report.name,
         arguments="",
         status="in_progress",
@@ -61,11 +61,12 @@ def _begin(draft: Draft, report: cmd.StageCalled) -> None:
     draft.emit(
         ev.CallStarted(
             number=draft.number,
-            count=3,
+            count=1 if response.aside else 3,
             response_id=response.head.id,
             output_index=len(response.calls) + (response.said is not None),
             item=item,
             previous_item_id=last_item(response),
+            aside=response.aside,
         )
     )
 
@@ -85,19 +86,20 @@ def last_item(response: Response) -> str | None:
 
 
 def _close_message(draft: Draft, response: Response) -> None:
-    playout = draft.session.playouts.get(response.head.id)
+    playout = draft.session.playout(response.head.id)
     item = final_item(response, playout, "completed")
     assert item is not None, "a response that speaks has a message"
     head = response.head
     draft.emit(
         ev.OutputEnded(
             number=draft.number,
-            count=5 if head.part == "audio" else 4,
+            count=(5 if head.part == "audio" else 4) - response.aside,
             response_id=head.id,
             item=item,
             previous_item_id=response.previous_item_id,
             part=head.part,
             text=response.text,
+            aside=response.aside,
         )
     )
 
@@ -123,11 +125,12 @@ def _end_call(draft: Draft, response: Response) -> None:
     draft.emit(
         ev.CallEnded(
             number=draft.number,
-            count=3,
+            count=3 - response.aside,
             response_id=response.head.id,
             output_index=calling.index,
             item=calling.item("completed"),
             previous_item_id=last_item(response),
+            aside=response.aside,
         )
     )
 

@@ -8,10 +8,10 @@ from antiphon.events import events as ev
 from antiphon.events.log import Transaction
 
 from . import (
-    answering,
     calling,
     committing,
     conversing,
+    creating,
     deferring,
     feeding,
     lifecycle,
@@ -74,8 +74,8 @@ REQUESTS: Mapping[type[cmd.ClientCommand], Handler] = {
     cmd.TruncateItem: playing.truncate_item,
     cmd.AckPlayback: playing.ack_playback,
     cmd.ClearOutput: playing.clear_output,
-    cmd.CreateResponse: answering.create_response,
-    cmd.CancelResponse: answering.cancel_response,
+    cmd.CreateResponse: creating.create_response,
+    cmd.CancelResponse: creating.cancel_response,
     cmd.UpdateSession: updating.update_session,
 }
 """Commands of clients."""

@@ -26,12 +26,12 @@ def end_response(
     cut: bool = False,
 ) -> None:
     """Draft the terminal of an open response. `cut` True: history ends at what was heard by now."""
-    playout = draft.session.playouts.get(response.head.id)
-    if cut and playout is not None:
+    playout = draft.session.playout(response.head.id)
+    if cut and playout is not None and not response.aside:
         cut_history(draft, playout)
         playout = draft.session.playouts[response.head.id]
     session = draft.session
-    committed = playout is not None and bool(_committed(session, playout))
+    committed = playout is not None and not response.aside and bool(_committed(session, playout))
     draft.emit(
         ev.ResponseEnded(
             number=draft.number,
@@ -60,10 +60,11 @@ def end_response(
 def _terminal_count(response: Response) -> int:
     """Messages of a terminal in the duplex dialect: endings of what is open; done; rate limits."""
     if response.calling is not None:
-        return 5
+        return 5 - response.aside
     if response.phase != "speaking":
         return 2
-    return 7 if response.head.part == "audio" else 6
+    # An item that is out of band is none of the conversation: no message tells that it is done there.
+    return (7 if response.head.part == "audio" else 6) - response.aside
 
 
 def _committed(session: Session, playout: Playout) -> str:
@@ -150,6 +151,12 @@ def interrupt(draft: Draft, *, reason: str, cause: str, asked: bool = True, spar
         draft.emit(ev.OutputCleared(number=draft.number, count=1, response_id=audible.response_id, asked=asked))
         return True
     return False
+
+
+def cancel_aside(draft: Draft, response: Response, cause: str) -> None:
+    """Call off a response out of band, and only that (WIRE 2.7)."""
+    draft.emit(ev.AsideCancelled(response_id=response.head.id, requests=(response.request,)))
+    end_response(draft, response, "cancelled", reason="client_cancelled", cause=cause)
 
 
 def interrupt_playback(draft: Draft, newest: Playout, cause: str, *, spares_turns: bool) -> None:

@@ -15,9 +15,11 @@ def output_ended(session: Session, event: ev.OutputEnded) -> None:
     response = opened(session, event.response_id)
     response.phase = move(phases.RESPONSE, response.phase, event)
     response.said = event.item
-    playout = session.playouts[event.response_id]
-    playout.ended = True
-    if not response.aside:
+    if response.aside:
+        session.asides[event.response_id].ended = True
+    else:
+        playout = session.playouts[event.response_id]
+        playout.ended = True
         heard = history_of(playout, session.config.playback_policy)
         session.conversation.entries[event.item.id] = Entry(event.item, heard)
 

@@ -17,6 +17,7 @@ def session_opened(session: Session, event: ev.SessionOpened) -> None:
     session.plugin, session.plugin_version = event.plugin, event.plugin_version
     session.config, session.capabilities, session.limits = view.config, view.capabilities, event.limits
     session.resumable = view.resumable
+    _sow(session, "")
     session.opened_at = session.now
     session.opened_wall_us = event.wall_us
     lease = session.lease
@@ -67,7 +68,16 @@ def session_detached(session: Session, event: ev.SessionDetached) -> None:
 def config_updated(session: Session, event: ev.ConfigUpdated) -> None:
     if event.config.turn_detection != session.config.turn_detection:
         vad.reset(session.input.vad, samples(session, session.input.position))
-    session.config = event.config
+    before, session.config = session.config.seed, event.config
+    _sow(session, before)
+
+
+def _sow(session: Session, before: str) -> None:
+    """Count a text that the configuration seeds as a turn of the user; the same one again does not count (G7)."""
+    seed = session.config.seed
+    if seed and seed != before:
+        session.turn.unanswered += 1
+        session.turn.seeded = True
 
 
 def engine_restarted(session: Session, event: ev.EngineRestarted) -> None:

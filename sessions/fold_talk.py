@@ -3,7 +3,7 @@
 import msgspec
 
 from antiphon.events import events as ev
-from antiphon.events.items import AudioPart, Message, TextPart, is_user
+from antiphon.events.items import AudioPart, Message, TextPart, counts
 
 from . import phases
 from .fold_calls import call_deleted, output_given, response_called
@@ -11,7 +11,7 @@ from .fold_input import count_item, drop_deferred, let_go
 from .folding import insert, opened
 from .phases import move
 from .playback import history_of, start_of
-from .state import KEPT_PLAYOUTS, Entry, Playout, Request, Response, Session, next_response_number
+from .state import KEPT_ASIDES, KEPT_PLAYOUTS, Entry, Playout, Request, Response, Session, next_response_number
 
 
 def item_created(session: Session, event: ev.ItemCreated) -> None:
@@ -19,7 +19,7 @@ def item_created(session: Session, event: ev.ItemCreated) -> None:
     count_item(session, item.id)
     session.started = True
     insert(session, item, event.previous_item_id)
-    if not isinstance(item, Message) or is_user(item):
+    if counts(item):
         session.turn.unanswered += 1
         output_given(session, item)
 
@@ -52,6 +52,7 @@ def response_created(session: Session, event: ev.ResponseCreated) -> None:
     response = Response(
         head=head,
         request=event.request,
+        options=event.options,
         phase=phase,
         opened_at=session.now,
         previous_item_id=order[-1] if order else None,
@@ -62,9 +63,25 @@ def response_created(session: Session, event: ev.ResponseCreated) -> None:
         session.others[head.id] = response
         return
     session.response = response
+    session.reserved = None
     session.turn.unanswered = 0
+    session.turn.seeded = False
     session.turn.deferred = 0
     session.turn.state = "assistant_generating"
+
+
+def options_reserved(session: Session, event: ev.OptionsReserved) -> None:
+    session.reserved = event.options
+
+
+def unanswered_dropped(session: Session, _event: ev.UnansweredDropped) -> None:
+    session.turn.unanswered = 0
+    session.turn.seeded = False
+
+
+def aside_cancelled(session: Session, event: ev.AsideCancelled) -> None:
+    for request in event.requests:
+        request_to(session, request, event)
 
 
 def response_drains(session: Session, event: ev.ResponseDrains) -> None:
@@ -82,6 +99,9 @@ def answer_deferred(session: Session, _event: ev.AnswerDeferred) -> None:
 def request_submitted(session: Session, event: ev.RequestSubmitted) -> None:
     phase: phases.RequestPhase = move(phases.REQUEST, "unknown", event)
     session.requests[event.request] = Request(phase, event.response_id, event.epoch)
+    served = session.served_by(event.request)
+    if served is not None and served.aside:
+        return  # it answers no turn
     let_go(session)
     if event.response_id is None:
         session.input.fed = 0
@@ -110,24 +130,31 @@ def output_started(session: Session, event: ev.OutputStarted) -> None:
     response = opened(session, event.response_id)
     response.phase = move(phases.RESPONSE, response.phase, event)
     response.first_output_at = session.now
-    if not response.aside:
-        insert(session, event.item, event.previous_item_id, heard="")
     head = response.head
-    session.playouts[head.id] = Playout(
+    playout = Playout(
         response_id=head.id,
         item_id=head.item_id,
         format=head.output_format,
         turn=head.turn,
         commits=session.turn.commits,
     )
-    if len(session.playouts) > KEPT_PLAYOUTS:
-        del session.playouts[next(iter(session.playouts))]
+    if response.aside:
+        _keep(session.asides, playout, KEPT_ASIDES)
+        return
+    insert(session, event.item, event.previous_item_id, heard="")
+    _keep(session.playouts, playout, KEPT_PLAYOUTS)
+
+
+def _keep(playouts: dict[str, Playout], playout: Playout, most: int) -> None:
+    playouts[playout.response_id] = playout
+    if len(playouts) > most:
+        del playouts[next(iter(playouts))]
 
 
 def audio_delta(session: Session, event: ev.AudioDelta) -> None:
-    playout = session.playouts[event.response_id]
+    playout = session.asides[event.response_id] if event.aside else session.playouts[event.response_id]
     session.output.position = event.ref.end
-    if playout.started is None:
+    if playout.started is None and not event.aside:
         playout.started = start_of(session, session.now)
     playout.sent += event.ref.size
     if event.text:
@@ -139,7 +166,7 @@ def audio_delta(session: Session, event: ev.AudioDelta) -> None:
 
 def text_delta(session: Session, event: ev.TextDelta) -> None:
     opened(session, event.response_id).text += event.text
-    session.playouts[event.response_id].text += event.text
+    _followed(session, event.response_id).text += event.text
 
 
 def response_ended(session: Session, event: ev.ResponseEnded) -> None:
@@ -153,7 +180,7 @@ def response_ended(session: Session, event: ev.ResponseEnded) -> None:
         del session.others[event.head.id]
     if not response.aside:
         response_called(session, event)
-    playout = session.playouts.get(event.head.id)
+    playout = session.playout(event.head.id)
     if event.item is None or playout is None:
         return
     playout.ended = True
@@ -180,6 +207,7 @@ def _turn_ended(session: Session, event: ev.ResponseEnded) -> None:
 def interrupted(session: Session, event: ev.Interrupted) -> None:
     turn = session.turn
     turn.epoch = event.epoch
+    session.reserved = None
     if event.response_id is not None:
         turn.state = "barge_in" if session.input.phase == "silent" else "user_speaking"
         session.input.overlap_ms = 0
@@ -193,7 +221,7 @@ def interrupted(session: Session, event: ev.Interrupted) -> None:
 
 
 def playback_acknowledged(session: Session, event: ev.PlaybackAcknowledged) -> None:
-    playout = session.playouts[event.response_id]
+    playout = _followed(session, event.response_id)
     playout.acked_at = session.now
     playout.played_ms, playout.committed_ms = event.playback.played_ms, event.playback.committed_ms
     if event.truncate:
@@ -202,6 +230,12 @@ def playback_acknowledged(session: Session, event: ev.PlaybackAcknowledged) -> N
         # The decision has kept it below the cap, unless that was an estimate that may still be corrected.
         playout.cap_ms = event.playback.committed_ms
     _keep_heard(session, playout, event.history)
+
+
+def _followed(session: Session, response_id: str) -> Playout:
+    playout = session.playout(response_id)
+    assert playout is not None, "what was sent of an open response is followed"
+    return playout
 
 
 def _cap(playout: Playout, ms: int, basis: ev.Basis, at: int) -> None:

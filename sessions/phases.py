@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeVar
 
 from antiphon.events.events import (
+    AsideCancelled,
     AttachmentConfirmed,
     AttachmentWithdrawn,
     CallStarted,
@@ -113,6 +114,7 @@ REQUEST: Table[RequestPhase] = {
         RequestAccepted: "accepted",
         RequestFinished: "leaving",
         Interrupted: "leaving",
+        AsideCancelled: "leaving",
         SessionClosing: "leaving",
         EngineRestarted: "gone",
         RequestReleased: "gone",
@@ -120,6 +122,7 @@ REQUEST: Table[RequestPhase] = {
     "accepted": {
         RequestFinished: "leaving",
         Interrupted: "leaving",
+        AsideCancelled: "leaving",
         SessionClosing: "leaving",
         EngineRestarted: "gone",
         RequestReleased: "gone",

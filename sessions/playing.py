@@ -9,7 +9,7 @@ from antiphon.events.items import Message
 
 from .deferring import promote
 from .draft import Draft
-from .ending import cut_history, interrupt, interrupt_playback
+from .ending import cancel_aside, cut_history, interrupt, interrupt_playback
 from .playback import CORRECTION_US, history_of, latest, plays, prefix_of
 from .refusal import refuse
 from .state import Playout, Session
@@ -33,6 +33,8 @@ def ack_playback(draft: Draft, command: cmd.AckPlayback) -> None:
     cursor = ev.PlaybackCursor(sent, sent, max(played, committed), committed)
     limited = command.truncate or playout.cap_ms is not None or session.config.playback_policy == "ack_only"
     history = prefix_of(playout, committed) if limited else history_of(playout, session.config.playback_policy)
+    if playout.response_id in session.asides:
+        history = ""  # out of band: it is no part of the conversation (G5, I18)
     draft.emit(
         ev.PlaybackAcknowledged(
             number=draft.number,
@@ -70,7 +72,7 @@ def _target(session: Session, command: cmd.AckPlayback) -> Playout:
         return playout
     if command.item_id is not None and command.item_id != ids.assistant_item_id(wanted):
         refuse("playback_item_mismatch", "The item does not belong to this response.", "item_id")
-    playout = session.playouts.get(wanted)
+    playout = session.playout(wanted)
     if playout is None:
         refuse("playback_item_not_found", "There is no such response to acknowledge.", "response_id")
     return playout
@@ -135,7 +137,10 @@ def clear_output(draft: Draft, command: cmd.ClearOutput) -> None:
     current = active.head.id if active else newest.response_id if newest else None
     response_id = command.response_id or current
     draft.emit(ev.OutputCleared(number=draft.number, count=1, response_id=response_id, asked=True))
-    if response_id is None or response_id != current:
+    aside = session.others.get(response_id or "")
+    if aside is not None and aside.aside:
+        cancel_aside(draft, aside, "output_audio_buffer_clear")
+    elif response_id is None or response_id != current:
         older = session.playouts.get(response_id or "")
         if older is not None and plays(older, draft.now):
             cut_history(draft, older)

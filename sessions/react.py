@@ -1,10 +1,9 @@
 """What the shell must do because of an event. Called live, never in replay."""
 
-import msgspec
-
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
 
+from .options import with_options
 from .plugins import REGISTRY, Registry
 from .state import Session
 from .view import prompt
@@ -20,7 +19,11 @@ def react(session: Session, event: ev.AnyEvent, plugins: Registry = REGISTRY) ->
             ]
         case ev.RequestSubmitted():
             return [_submit(session, event, plugins)]
-        case ev.Interrupted(requests=requests) | ev.SessionClosing(requests=requests) if requests:
+        case (
+            ev.Interrupted(requests=requests)
+            | ev.SessionClosing(requests=requests)
+            | ev.AsideCancelled(requests=requests)
+        ) if requests:
             return [fx.AbortRequests(requests=requests)]
         case ev.RequestFinished(request=request):
             return [fx.ReleaseRequests(requests=(request,))]
@@ -31,27 +34,25 @@ def react(session: Session, event: ev.AnyEvent, plugins: Registry = REGISTRY) ->
 def _submit(session: Session, event: ev.RequestSubmitted, plugins: Registry) -> fx.SubmitToStage:
     config, plugin = session.config, plugins[session.plugin]
     response = session.open_response(event.response_id) if event.response_id is not None else None
-    answered = response.head if response is not None else None
-    if answered is not None:
-        limit, temperature = answered.max_output_tokens, answered.temperature
-        config = msgspec.structs.replace(config, max_output_tokens=limit, temperature=temperature)
+    if response is not None:
+        config = with_options(config, response.options)
     return fx.SubmitToStage(
         request=event.request,
         payload=fx.TurnInput(
             session=session.id,
             response_id=event.response_id,
-            items=plugin.prompt(config, prompt(session)),
-            instructions=answered.instructions if answered else config.instructions,
-            speaks=(answered.part == "audio") if answered else config.speaks,
-            format=answered.output_format if answered else config.output_format,
-            voice=answered.voice if answered else config.voice,
-            speed=answered.speed if answered else config.speed,
+            items=plugin.prompt(config, prompt(session, response.options.input if response else None)),
+            instructions=config.instructions,
+            speaks=config.speaks,
+            format=config.output_format,
+            voice=config.voice,
+            speed=config.speed,
             max_output_tokens=config.max_output_tokens,
             temperature=config.temperature,
             seed=event.epoch * 1000 + event.turn,
             sampling=plugin.sampling(config),
             extras=config.extras,
-            tools=answered.tools if answered else config.tools,
-            tool_choice=answered.tool_choice if answered else config.tool_choice,
+            tools=config.tools,
+            tool_choice=config.tool_choice,
         ),
     )

@@ -5,7 +5,7 @@ from antiphon.events import events as ev
 from antiphon.events.audio import SampleRef
 from antiphon.events.items import Message
 
-from .answering import answers, open_response
+from .answering import about_to_speak, answers, open_response
 from .draft import Draft
 from .playback import cursor
 from .state import Response, Session
@@ -17,7 +17,7 @@ def stage_produced(draft: Draft, report: cmd.StageProduced) -> None:
     if not answers(session, report.request):
         return
     response = session.served_by(report.request)
-    speaks = session.config.speaks if response is None else response.head.part == "audio"
+    speaks = about_to_speak(session) if response is None else response.head.part == "audio"
     # A response of text has no place for sound, whatever the stage made.
     sounds = speaks and report.size > 0
     if not (report.text or sounds) or (response is not None and response.phase == "calling"):
@@ -30,9 +30,9 @@ def stage_produced(draft: Draft, report: cmd.StageProduced) -> None:
     if response.phase == "created":
         _start_output(draft, session, response)
     if sounds:
-        _audio_delta(draft, session, response.head, report)
+        _audio_delta(draft, session, response, report)
     else:
-        _text_delta(draft, response.head, report.text)
+        _text_delta(draft, session, response.head, report.text)
 
 
 def _start_output(draft: Draft, session: Session, response: Response) -> None:
@@ -40,19 +40,21 @@ def _start_output(draft: Draft, session: Session, response: Response) -> None:
     draft.emit(
         ev.OutputStarted(
             number=draft.number,
-            count=5 if head.part == "audio" else 4,
+            count=(3 if head.part == "audio" else 2) if response.aside else 5 if head.part == "audio" else 4,
             session=session.id,
             response_id=head.id,
             item=Message(id=head.item_id, role="assistant", status="in_progress"),
             previous_item_id=response.previous_item_id,
             part=head.part,
-            epoch=head.epoch,
+            epoch=session.epoch,
+            aside=response.aside,
         )
     )
 
 
-def _audio_delta(draft: Draft, session: Session, head: ev.ResponseHead, report: cmd.StageProduced) -> None:
-    playout = session.playouts.get(head.id)
+def _audio_delta(draft: Draft, session: Session, response: Response, report: cmd.StageProduced) -> None:
+    head = response.head
+    playout = session.playout(head.id)
     sent = (playout.sent if playout else 0) + report.size
     audio_ms = head.output_format.ms(sent)
     shown = cursor(playout)
@@ -67,14 +69,15 @@ def _audio_delta(draft: Draft, session: Session, head: ev.ResponseHead, report: 
             format=head.output_format,
             audio_ms=audio_ms,
             text=report.text,
-            epoch=head.epoch,
+            epoch=session.epoch,
             marks=report.marks,
             playback=ev.PlaybackCursor(audio_ms, audio_ms, shown.played_ms, shown.committed_ms),
+            aside=response.aside,
         )
     )
 
 
-def _text_delta(draft: Draft, head: ev.ResponseHead, text: str) -> None:
+def _text_delta(draft: Draft, session: Session, head: ev.ResponseHead, text: str) -> None:
     draft.emit(
         ev.TextDelta(
             number=draft.number,
@@ -83,6 +86,6 @@ def _text_delta(draft: Draft, head: ev.ResponseHead, text: str) -> None:
             item_id=head.item_id,
             part=head.part,
             text=text,
-            epoch=head.epoch,
+            epoch=session.epoch,
         )
     )

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from antiphon.events import ids
 from antiphon.events.audio import AudioFormat, SampleRef, TextMark
+from antiphon.events.commands import ResponseOptions
 from antiphon.events.config import Capabilities, Dialect, Limits, SessionConfig
 from antiphon.events.events import Basis, HeldCommand, ResponseHead, TurnState, UnitTaken
 from antiphon.events.items import FunctionCall, Item, ItemStatus, Message
@@ -24,6 +25,7 @@ STATE_VERSION = 6
 KEPT_CONTROLS = 1024
 """Outcomes of controls that are remembered: the last ones, and the last one of each kind (B21, DESIGN 5.2)."""
 KEPT_PLAYOUTS = 64
+KEPT_ASIDES = 16
 
 
 class ControlOutcome(Struct, frozen=True):
@@ -59,13 +61,14 @@ class Turn(Struct):
     """The counters of a conversation and what the session is doing, as clients are told.
 
     `unanswered` counts user turns without an answer; `deferred` those of them whose answer is due as soon as the
-    one before it has ended.
+    one before it has ended. `seeded`: one of them came with the configuration, for the model to begin with (G7).
     """
 
     epoch: int = 0
     turn: int = 0
     commits: int = 0
     unanswered: int = 0
+    seeded: bool = False
     deferred: int = 0
     state: TurnState = "idle"
     awaited: tuple[str, ...] = ()
@@ -220,6 +223,7 @@ class Response(Struct):
 
     head: ResponseHead
     request: str
+    options: ResponseOptions = ResponseOptions()
     phase: ResponsePhase = "created"
     opened_at: int = 0
     first_output_at: int | None = None
@@ -348,6 +352,10 @@ class Session(Struct):
     """The active response of the conversation."""
     others: dict[str, Response] = field(default_factory=dict[str, Response])
     """Responses beside the active one: draining ones of earlier turns (H), and those out of band (G5)."""
+    reserved: ResponseOptions | None = None
+    """What the client wants of the response that the model is about to open (G6)."""
+    asides: dict[str, Playout] = field(default_factory=dict[str, Playout])
+    """What was sent and heard of responses out of band; it concerns nobody but who asks (I11)."""
     playouts: dict[str, Playout] = field(default_factory=dict[str, Playout])
     conversation: Conversation = field(default_factory=Conversation)
     requests: dict[str, Request] = field(default_factory=dict[str, Request])
@@ -377,6 +385,10 @@ class Session(Struct):
             return active
         return self.others.get(response_id)
 
+    def playout(self, response_id: str) -> Playout | None:
+        """Return what is followed of a response, of either lane."""
+        return self.playouts.get(response_id) or self.asides.get(response_id)
+
     def served_by(self, request: str) -> Response | None:
         """Return the open response that a request makes: ownership comes before lateness (G39)."""
         active = self.response
@@ -400,6 +412,7 @@ def copy(session: Session) -> Session:
     twin.response = _copied(session.response) if session.response is not None else None
     twin.others = {key: _copied(response) for key, response in session.others.items()}
     twin.playouts = {key: _copy.copy(playout) for key, playout in session.playouts.items()}
+    twin.asides = {key: _copy.copy(playout) for key, playout in session.asides.items()}
     twin.conversation = Conversation(list(session.conversation.order), dict(session.conversation.entries))
     twin.requests = dict(session.requests)
     twin.counters = _copy.copy(session.counters)

@@ -2,7 +2,7 @@
 
 from antiphon.events.config import SessionConfig
 from antiphon.events.events import SessionView
-from antiphon.events.items import Item, Message, TextPart, text_of
+from antiphon.events.items import Item, ItemReference, Message, TextPart, text_of
 
 from .playback import cursor, latest, waits_until
 from .state import Entry, Session
@@ -61,22 +61,26 @@ def outstanding(session: Session) -> list[str]:
     return list(session.requests)
 
 
-def prompt(session: Session) -> tuple[Item, ...]:
+def prompt(session: Session, given: tuple[Item | ItemReference, ...] | None = None) -> tuple[Item, ...]:
     """Return the conversation as a model may know it: everything said, and of answers what was heard (I22).
 
-    Of a conversation that is longer than its limit, the oldest items are left out; they stay retrievable.
+    A text that the configuration seeds comes first (G7). `given` stands in place of it all (WIRE 2.6). Of a
+    conversation that is longer than its limit, the oldest items are left out; they stay retrievable.
     """
-    items: list[Item] = []
-    for item_id in session.conversation.order[-session.limits.items :]:
-        entry = session.conversation.entries[item_id]
-        item = entry.item
-        if isinstance(item, Message) and item.role == "assistant":
-            heard = _as_heard(item, entry)
-            if heard is not None:
-                items.append(heard)
-        elif item.status == "completed":
-            items.append(item)
-    return tuple(items)
+    seed = session.config.seed
+    sown = (Message(id="seed", role="user", content=(TextPart(seed),)),) if seed and given is None else ()
+    order = session.conversation.order[-session.limits.items :]
+    named = [ItemReference(item_id) for item_id in order] if given is None else given
+    found = [_resolved(session, item) if isinstance(item, ItemReference) else item for item in named]
+    return (*sown, *(item for item in found if item is not None))
+
+
+def _resolved(session: Session, reference: ItemReference) -> Item | None:
+    entry = session.conversation.entries[reference.id]
+    item = entry.item
+    if isinstance(item, Message) and item.role == "assistant":
+        return _as_heard(item, entry)
+    return item if item.status == "completed" else None
 
 
 def _as_heard(item: Message, entry: Entry) -> Message | None:

@@ -310,15 +310,21 @@ def _work(story: Story, event: ev.AnyEvent, now: float) -> None:
                     _end_work(work, now, "finished")
         case ev.Interrupted():
             story.interruptions.append(Mark(now, event.cause))
-            for work in story.work:
-                if work.request in event.requests:
-                    _end_work(work, now, "aborted")
+            _abort(story, event.requests, now)
+        case ev.AsideCancelled():
+            _abort(story, event.requests, now)
         case ev.OutputStarted():
             for work in story.work:
                 if work.response_id == event.response_id and work.first_s is None:
                     work.first_s = now
         case _:
             pass
+
+
+def _abort(story: Story, requests: tuple[str, ...], now: float) -> None:
+    for work in story.work:
+        if work.request in requests:
+            _end_work(work, now, "aborted")
 
 
 def _end_work(work: Work, now: float, end: str) -> None:

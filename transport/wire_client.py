@@ -237,6 +237,7 @@ class ResponseIn(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: Raw = ABSENT
     tool_choice: Raw = ABSENT
     input: Raw = ABSENT
+    extra_body: dict[str, Raw] | None = None
 
 
 class VoiceIn(Struct, frozen=True):

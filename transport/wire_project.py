@@ -59,7 +59,7 @@ class Scene(Struct):
 
 def audio_delta(event: ev.AudioDelta, scene: Scene) -> Iterator[ServerEvent]:
     """Sound and its words; in the duplex dialect always as a pair, elsewhere only what is not empty."""
-    stale = event.epoch < scene.epoch
+    stale = event.epoch < scene.epoch and not event.aside
     if scene.extended:
         yield out.AudioDeltaOut(
             response_id=event.response_id,
@@ -141,9 +141,9 @@ def output_started(event: ev.OutputStarted, scene: Scene) -> Iterator[ServerEven
     """The message of a response opens, and its one part."""
     item = item_out(event.item, beta=scene.beta)
     yield out.OutputItemAdded(response_id=event.response_id, output_index=0, item=item)
-    if not scene.beta:
+    if not scene.beta and not event.aside:
         yield out.ItemAdded(item=item, previous_item_id=event.previous_item_id)
-    if scene.form != "ga":
+    if scene.form != "ga" and not event.aside:
         yield out.ItemCreatedOut(item=item, previous_item_id=event.previous_item_id)
     part = (
         out.ResponsePart(type="audio", transcript="")
@@ -161,15 +161,15 @@ def output_started(event: ev.OutputStarted, scene: Scene) -> Iterator[ServerEven
 
 def response_ended(event: ev.ResponseEnded, scene: Scene) -> Iterator[ServerEvent]:
     """Everything that is open of a response closes, then the response."""
-    head = event.head
+    head, aside = event.head, event.head.conversation_id is None
     if event.item is not None and not event.item_done:
         yield from _part_ended(head.id, event.item.id, head.part, event.text, scene)
-        yield from _item_ended(head.id, 0, event.item, event.previous_item_id, scene)
+        yield from _item_ended(head.id, 0, event.item, event.previous_item_id, scene, aside=aside)
     if event.cut is not None:
         index = len(event.calls) + (event.item is not None)
         previous = event.calls[-1].id if event.calls else event.item.id if event.item else event.previous_item_id
         yield from _arguments_ended(head.id, index, event.cut)
-        yield from _item_ended(head.id, index, event.cut, previous, scene)
+        yield from _item_ended(head.id, index, event.cut, previous, scene, aside=aside)
     yield out.ResponseDone(
         response_id=head.id,
         response=_response(head, scene, status=event.status, metadata=_ended_metadata(event, scene), ended=event),
@@ -180,15 +180,16 @@ def response_ended(event: ev.ResponseEnded, scene: Scene) -> Iterator[ServerEven
 def output_ended(event: ev.OutputEnded, scene: Scene) -> Iterator[ServerEvent]:
     """The message of a response closes; calls follow."""
     yield from _part_ended(event.response_id, event.item.id, event.part, event.text, scene)
-    yield from _item_ended(event.response_id, 0, event.item, event.previous_item_id, scene)
+    previous = event.previous_item_id
+    yield from _item_ended(event.response_id, 0, event.item, previous, scene, aside=event.aside)
 
 
 def _item_ended(
-    response_id: str, index: int, item: Item, previous: str | None, scene: Scene
+    response_id: str, index: int, item: Item, previous: str | None, scene: Scene, *, aside: bool
 ) -> Iterator[ServerEvent]:
     shown = item_out(item, beta=scene.beta)
     yield out.OutputItemDone(response_id=response_id, output_index=index, item=shown)
-    if not scene.beta:
+    if not (scene.beta or aside):
         yield out.ItemDone(item=shown, previous_item_id=previous)
 
 
@@ -199,9 +200,9 @@ def call_started(event: ev.CallStarted, scene: Scene) -> Iterator[ServerEvent]:
     """A call is an item of the response (WIRE 7.4)."""
     item = item_out(event.item, beta=scene.beta)
     yield out.OutputItemAdded(response_id=event.response_id, output_index=event.output_index, item=item)
-    if not scene.beta:
+    if not (scene.beta or event.aside):
         yield out.ItemAdded(item=item, previous_item_id=event.previous_item_id)
-    if scene.form != "ga":
+    if scene.form != "ga" and not event.aside:
         yield out.ItemCreatedOut(item=item, previous_item_id=event.previous_item_id)
 
 
@@ -219,7 +220,8 @@ def call_delta(event: ev.CallDelta, _scene: Scene) -> Iterator[ServerEvent]:
 def call_ended(event: ev.CallEnded, scene: Scene) -> Iterator[ServerEvent]:
     """All of its arguments."""
     yield from _arguments_ended(event.response_id, event.output_index, event.item)
-    yield from _item_ended(event.response_id, event.output_index, event.item, event.previous_item_id, scene)
+    index, previous = event.output_index, event.previous_item_id
+    yield from _item_ended(event.response_id, index, event.item, previous, scene, aside=event.aside)
 
 
 def _arguments_ended(response_id: str, index: int, call: FunctionCall) -> Iterator[ServerEvent]:

@@ -5,15 +5,19 @@ from msgspec import Raw
 
 from antiphon.events.audio import AudioFormat
 from antiphon.events.commands import ResponseOptions
-from antiphon.events.config import Dialect, Modality, SessionConfig
+from antiphon.events.config import Dialect, JsonText, Modality, SessionConfig
+from antiphon.events.items import Item, ItemReference
 
-from .wire_client import ABSENT, ResponseAudioOut, ResponseIn, VoiceIn
-from .wire_errors import WireError, bad_value, translate
+from .wire_client import ABSENT, ItemIn, ResponseAudioOut, ResponseIn, VoiceIn
+from .wire_errors import WireError, bad_value, missing, translate
 from .wire_formats import FormatIn, Spelled, SpelledRate, output_format
+from .wire_items import item_from
 from .wire_tools import choice_from, tools_from
 
 _decode = msgspec.json.Decoder(ResponseIn | None).decode
+_decode_input = msgspec.json.Decoder(list[ItemIn] | ItemIn).decode
 _PREFIX = "response."
+_INPUT = "response.input"
 
 
 def options_from(raw: Raw, config: SessionConfig, dialect: Dialect) -> ResponseOptions:
@@ -28,12 +32,6 @@ def options_from(raw: Raw, config: SessionConfig, dialect: Dialect) -> ResponseO
         given = _decode(raw) or ResponseIn()
     except msgspec.ValidationError as error:
         raise translate(error, _PREFIX) from None
-    if given.input not in (ABSENT, Raw(b"null")):
-        raise WireError(
-            "unsupported_native_response_options",
-            "A response answers the conversation; input of its own is not supported.",
-            "response.input",
-        )
     audio = (given.audio.output if given.audio else None) or ResponseAudioOut()
     tools = None if given.tools == ABSENT else tools_from(given.tools, "response.tools")
     return ResponseOptions(
@@ -49,8 +47,39 @@ def options_from(raw: Raw, config: SessionConfig, dialect: Dialect) -> ResponseO
         tool_choice=None
         if given.tool_choice == ABSENT
         else choice_from(given.tool_choice, tools or config.tools, "response.tool_choice"),
+        extras=_extras(given),
+        input=None if given.input in (ABSENT, Raw(b"null")) else _input(given.input),
         remember=given.conversation != "none",
     )
+
+
+def _extras(given: ResponseIn) -> dict[str, JsonText] | None:
+    if given.extra_body is None:
+        return None
+    return {key: bytes(text).decode() for key, text in given.extra_body.items()}
+
+
+def _input(raw: Raw) -> tuple[Item | ItemReference, ...]:
+    """Return what the response reads in place of the conversation: items and references, or one of them."""
+    try:
+        given = _decode_input(raw)
+    except msgspec.ValidationError as error:
+        raise translate(error, f"{_INPUT}.") from None
+    if not isinstance(given, list):
+        return (_entry(given, _INPUT),)
+    return tuple(_entry(item, f"{_INPUT}[{index}]") for index, item in enumerate(given))
+
+
+def _entry(given: ItemIn, path: str) -> Item | ItemReference:
+    if given.type == "item_reference":
+        if given.id is None:
+            raise missing(f"{path}.id")
+        return ItemReference(given.id)
+    try:
+        return item_from(given)
+    except WireError as error:
+        param = error.param.replace("item", path, 1) if error.param is not None else None
+        raise WireError(error.code, error.message, param, error.detail) from None
 
 
 def _modalities(given: ResponseIn) -> tuple[Modality, ...] | None:

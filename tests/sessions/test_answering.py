@@ -75,12 +75,6 @@ def test_an_auto_session_decides_by_itself() -> None:
     assert error(world.respond()) == "response_create_without_input"
 
 
-def test_out_of_band_responses_are_refused_by_name() -> None:
-    world = World()
-    world.say("Hello?")
-    assert error(world.respond(cmd.ResponseOptions(remember=False))) == "unsupported"
-
-
 def test_a_voice_that_the_model_lacks_is_refused() -> None:
     world = World()
     world.say("Hello?")

@@ -12,7 +12,7 @@ from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.audio import AudioFormat, TextMark
 from antiphon.events.config import ConfigPatch, Dialect, Limits, Modality, PlaybackPolicy, TurnDetection
-from antiphon.events.items import AudioPart, FunctionCall, FunctionOutput, Item, Message, TextPart
+from antiphon.events.items import AudioPart, FunctionCall, FunctionOutput, Item, ItemReference, Message, TextPart
 from antiphon.sessions import core
 from antiphon.sessions.ending import newest_answer
 from antiphon.sessions.view import next_deadline
@@ -100,7 +100,9 @@ def item_ids(pick: Pick, world: World) -> str:
 
 
 def response_ids(pick: Pick, world: World) -> str | None:
-    return pick(st.sampled_from([None, None, "resp_none", *world.session.playouts]))
+    session = world.session
+    opened = [response.head.id for response in session.open_responses]
+    return pick(st.sampled_from([None, None, "resp_none", *session.playouts, *session.asides, *opened]))
 
 
 def patches(pick: Pick) -> ConfigPatch:
@@ -260,10 +262,20 @@ class SessionMachine(RuleBasedStateMachine):
         item_id = item_ids(data.draw, self.world)
         self.give(cmd.TruncateItem(**self.sent(data.draw), item_id=item_id, audio_end_ms=ms, content_index=index))
 
-    @rule(data=st.data(), text=st.sampled_from([None, "Say hello."]), words=st.booleans())
+    @rule(
+        data=st.data(),
+        text=st.sampled_from([None, "Say hello."]),
+        words=st.booleans(),
+        remember=st.sampled_from([True, True, False]),
+        read=st.sampled_from([None, None, 0, 1]),
+    )
     @precondition(connected)
-    def respond(self, data: st.DataObject, text: str | None, words: bool) -> None:
-        options = cmd.ResponseOptions(instructions=text, output_modalities=("text",) if words else None)
+    def respond(self, data: st.DataObject, text: str | None, words: bool, remember: bool, read: int | None) -> None:
+        named = None if read is None else (ItemReference(item_ids(data.draw, self.world)),) * read
+        modalities: tuple[Modality, ...] | None = ("text",) if words else None
+        options = cmd.ResponseOptions(
+            instructions=text, output_modalities=modalities, input=named, remember=remember
+        )
         self.give(cmd.CreateResponse(**self.sent(data.draw), options=options))
 
     @rule(data=st.data(), kind=st.sampled_from([cmd.CancelResponse, cmd.ClearOutput]))

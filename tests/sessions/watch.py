@@ -5,6 +5,7 @@ from msgspec import Struct, field
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
+from antiphon.events import ids
 from antiphon.events.items import FunctionCall, Message
 from antiphon.events.log import Transaction, canonical, decode, encode
 from antiphon.sessions import core
@@ -133,14 +134,16 @@ class Watch(Struct):
             case ev.OutputStarted(response_id=key, item=item):
                 spoken = self._speaking(key, started=False)
                 assert item.id == spoken.head.item_id == f"item_{key}"
-                assert event.count == (5 if spoken.head.part == "audio" else 4)
+                whole = 5 if spoken.head.part == "audio" else 4
+                assert event.count == (whole - 2 if event.aside else whole)
+                assert event.aside == (spoken.head.conversation_id is None)
                 spoken.started = True
             case ev.AudioDelta(response_id=key):
                 self._audio(self._speaking(key, started=True), event)
             case ev.TextDelta(response_id=key, text=text):
                 spoken = self._speaking(key, started=True)
                 assert event.part == spoken.head.part
-                assert event.epoch == spoken.head.epoch
+                self._epoch_of(spoken, event.epoch)
                 assert text
                 spoken.text += text
             case ev.OutputEnded() | ev.CallStarted() | ev.CallDelta() | ev.CallEnded():
@@ -167,7 +170,7 @@ class Watch(Struct):
                 assert spoken.started
                 assert not spoken.closed
                 assert event.text == spoken.text
-                assert event.count == (5 if event.part == "audio" else 4)
+                assert event.count == (5 if event.part == "audio" else 4) - event.aside
                 spoken.closed = True
             case ev.CallStarted(item=item):
                 assert spoken.open_call is None
@@ -202,13 +205,18 @@ class Watch(Struct):
         assert spoken.head.part == "audio"
         assert event.ref.start == self.out
         assert event.ref.size > 0
-        assert event.epoch == spoken.head.epoch
+        self._epoch_of(spoken, event.epoch)
         assert event.format == spoken.head.output_format
         self.out = event.ref.end
         spoken.audio += event.ref.size
         spoken.text += event.text
         assert event.audio_ms == event.format.ms(spoken.audio), "P20: durations are cumulative"
         assert event.playback.generated_ms == event.playback.sent_ms == event.audio_ms
+
+    def _epoch_of(self, spoken: Spoken, epoch: int) -> None:
+        """An answer of the conversation dies with its epoch, one out of band does not (P15)."""
+        aside = spoken.head.conversation_id is None
+        assert epoch >= spoken.head.epoch if aside else epoch == spoken.head.epoch
 
     def _terminal(self, transaction: Transaction, index: int, event: ev.ResponseEnded) -> None:
         spoken = self.responses[event.head.id]
@@ -222,14 +230,17 @@ class Watch(Struct):
             cut = event.cut
             assert cut is not None
             assert (cut.id, cut.arguments, cut.status) == (spoken.open_call.id, spoken.arguments, "incomplete")
-        closes = 0 if not spoken.started or spoken.closed else 5 if spoken.head.part == "audio" else 4
-        assert event.count == 2 + closes + (0 if spoken.open_call is None else 3)
+        aside = spoken.head.conversation_id is None
+        closes = 0 if not spoken.started or spoken.closed else (5 if spoken.head.part == "audio" else 4) - aside
+        assert event.count == 2 + closes + (0 if spoken.open_call is None else 3 - aside)
+        assert not (aside and event.committed), "G5: an answer out of band is no history"
         earlier = [type(other) for other in transaction.events[:index]]
         later = [type(other) for other in transaction.events[index:]]
         if event.status == "failed":
             assert ev.ErrorReported in earlier, "P21: a failure without an error"
         if event.status == "cancelled":
-            assert ev.Interrupted in earlier or ev.SessionClosing in later, "P22"
+            cause = ev.AsideCancelled if aside else ev.Interrupted
+            assert cause in earlier or ev.SessionClosing in later, "P22"
         spoken.done = True
 
     # -- P7, P8, P11 -----------------------------------------------------------------------------------------
@@ -315,6 +326,8 @@ class Watch(Struct):
                     self.retained += ref.size
                 case ev.InputCommitted(empty=False):
                     pass
+                case ev.RequestSubmitted(request=request) if self._aside(request):
+                    pass
                 case ev.RequestSubmitted() | ev.InputCleared() | ev.InputDropped() | ev.SessionClosed():
                     self.retained = 0
                 case _:
@@ -330,6 +343,10 @@ class Watch(Struct):
             assert taken.reserved == 0
         assert not taken.vad.speaking or taken.phase == "speaking"
         assert (taken.item_id is None) == (taken.phase == "silent")
+
+    def _aside(self, request: str) -> bool:
+        name = ids.parse_request(request)
+        return name is not None and name.aside is not None
 
     # -- turn taking: P35-P37, F14-F23 -----------------------------------------------------------------------
 

@@ -61,12 +61,16 @@ class World:
         resumable: bool | None = None,
         by_update: bool = False,
         capabilities: Capabilities | None = None,
+        native: bool = False,
         plugins: Registry = REGISTRY,
         extras: dict[str, str] | None = None,
         ref_audio: SampleRef | None = None,
     ) -> None:
         model = plugins[plugin]
         duplex = dialect == "duplex"
+        able = capabilities or model.capabilities
+        if native:
+            able = msgspec.structs.replace(able, implementation_level="model_native_duplex")
         self.plugins = plugins
         self.session = core.new()
         self.log: list[Transaction] = []
@@ -79,7 +83,7 @@ class World:
             dialect=dialect,
             plugin=plugin,
             plugin_version=model.version,
-            capabilities=capabilities or model.capabilities,
+            capabilities=able,
             config=SessionConfig(
                 model="voice-1",
                 output_modalities=modalities,

@@ -294,10 +294,22 @@ REFUSALS: list[Refusal] = [
         "value",
     ),
     (
-        {"type": "response.create", "response": {"input": []}},
-        "unsupported_native_response_options",
+        {"type": "response.create", "response": {"input": [{"type": "message"}]}},
+        "bad_event",
+        "response.input[0].role",
+        "missing",
+    ),
+    (
+        {"type": "response.create", "response": {"input": [{"type": "item_reference"}]}},
+        "bad_event",
+        "response.input[0].id",
+        "missing",
+    ),
+    (
+        {"type": "response.create", "response": {"input": "words"}},
+        "bad_event",
         "response.input",
-        None,
+        "wrong_type",
     ),
     # resume and acknowledgements
     (
