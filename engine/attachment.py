@@ -7,7 +7,7 @@ import anyio
 from msgspec import Struct
 
 from antiphon.events.commands import ClientCommand, CloseSession, ConfirmAttachment, Detach, ReportRefusal
-from antiphon.events.config import Dialect
+from antiphon.events.config import Capabilities, Dialect
 
 from .clock import Clock
 from .cursor import Cursor, Patience
@@ -49,6 +49,7 @@ class Granted(Struct, frozen=True, kw_only=True):
     lease: int
     token: str | None
     entry: Published
+    capabilities: Capabilities = Capabilities()
     last_number: int = 0
     unheard: bool = False
 
@@ -68,6 +69,7 @@ class Attachment:
         self.lease = granted.lease
         self.token = granted.token
         self.entry = granted.entry
+        self.capabilities = granted.capabilities
         self.last_number = granted.last_number
         self.ended: Ended | None = None
         self._serving = serving

@@ -12,15 +12,20 @@ from msgspec import Struct
 from antiphon.events.audio import AudioFormat
 from antiphon.events.commands import (
     AckPlayback,
+    AppendText,
     BargeIn,
     CancelResponse,
     ClearInput,
+    ClearOutput,
     CloseSession,
     CommitInput,
     CreateItem,
     CreateResponse,
+    DeleteItem,
     Heartbeat,
     ResponseOptions,
+    Signal,
+    SignalTurn,
     TruncateItem,
     UpdateSession,
 )
@@ -159,6 +164,23 @@ class InlineClient:
     def update_session(self, patch: ConfigPatch) -> None:
         """Change the configuration."""
         self.attachment.send(UpdateSession(attachment=self.attachment.generation, patch=patch))
+
+    def append_text(self, text: str) -> None:
+        """Write into the turn that is being spoken; a commit ends it."""
+        self.attachment.send(AppendText(attachment=self.attachment.generation, text=text))
+
+    def signal_turn(self, signal: Signal) -> None:
+        """Tell what the client sees of the turn; `close` and `timeout` end the session."""
+        self.attachment.send(SignalTurn(attachment=self.attachment.generation, signal=signal))
+
+    def clear_output(self, response_id: str | None = None) -> None:
+        """Stop playing."""
+        here = self.attachment
+        here.send(ClearOutput(attachment=here.generation, response_id=response_id))
+
+    def delete_item(self, item_id: str) -> None:
+        """Take an item out of the conversation."""
+        self.attachment.send(DeleteItem(attachment=self.attachment.generation, item_id=item_id))
 
     def heartbeat(self) -> None:
         """Renew the lease."""

@@ -102,7 +102,7 @@ def opening_command(
             plugin=plugin.name,
             plugin_version=plugin.version,
             capabilities=capabilities,
-            config=replace(core.patched(config, opening.patch), model=model),
+            config=replace(core.patched(config, opening.patch, opening.dialect, voice), model=model),
             limits=default_limits(opening.dialect, settings),
             wall_us=clock.wall_us(),
             token_digest=digest(token(secret, session, 1)) if keeps else None,
@@ -157,6 +157,7 @@ def granted(entry: Published, session: core.Session, secret: bytes) -> Granted:
         lease=lease,
         token=token(secret, session.id, attachment) if session.resumable else None,
         entry=entry,
+        capabilities=session.capabilities,
         last_number=last,
         unheard=attachment > 1,
     )

@@ -177,6 +177,12 @@ class AppendAudio(ClientCommand, frozen=True, kw_only=True):
     frames: tuple[int, ...] = ()
 
 
+class AppendText(ClientCommand, frozen=True, kw_only=True):
+    """Write into the turn that is being built, beside the sound (WIRE 2.15)."""
+
+    text: str
+
+
 class CommitInput(ClientCommand, frozen=True, kw_only=True):
     """Seal the input buffer into a user item. `create_response` None: by the session's kind (E37)."""
 
@@ -281,6 +287,23 @@ class UpdateSession(ClientCommand, frozen=True, kw_only=True):
     """Change the configuration, all or nothing (L1)."""
 
     patch: ConfigPatch
+
+
+Signal = Literal[
+    "user_started", "user_committed", "assistant_started", "assistant_done", "playback_ack", "timeout", "close"
+]
+"""What a client may say that it sees of the turn."""
+
+
+class SignalTurn(ClientCommand, frozen=True, kw_only=True):
+    """Tell what the client sees of the turn (L14).
+
+    `playback_ack` carries how far the current answer was played, as `AckPlayback` does. `timeout` and `close` end
+    the session.
+    """
+
+    signal: Signal
+    playback: AckPlayback | None = None
 
 
 # -- what stages report --------------------------------------------------------------------------------------
@@ -429,6 +452,7 @@ AnyCommand = (
     | StartRunner
     | ReportRefusal
     | AppendAudio
+    | AppendText
     | CommitInput
     | ClearInput
     | CancelInput
@@ -442,6 +466,7 @@ AnyCommand = (
     | ClearOutput
     | AckPlayback
     | UpdateSession
+    | SignalTurn
     | StageAccepted
     | StageRefused
     | StageTranscribed

@@ -30,12 +30,28 @@ class TurnDetection(Struct, frozen=True, kw_only=True):
     eagerness: Literal["low", "medium", "high", "auto"] = "auto"
 
 
+LOWEST_THRESHOLD = 0.16
+SHORTEST_SPEECH_MS = 32
+
+
+def effective(detection: TurnDetection) -> TurnDetection:
+    """Return a detection as it is carried out: a threshold or a shortest speech below the floor is raised to it."""
+    return msgspec.structs.replace(
+        detection,
+        threshold=max(detection.threshold, LOWEST_THRESHOLD),
+        min_speech_duration_ms=max(detection.min_speech_duration_ms, SHORTEST_SPEECH_MS),
+    )
+
+
 class Transcription(Struct, frozen=True, kw_only=True):
     """What the client asked of the transcription of its speech; the server uses its own recogniser."""
 
     model: str | None = None
     language: str | None = None
+    languages: tuple[str, ...] | None = None
     prompt: str | None = None
+    keywords: tuple[str, ...] | None = None
+    delay: str | None = None
 
 
 class Sampling(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -61,9 +77,9 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     """Everything a session was told at opening and by later updates, as effective values.
 
     `auto_response`: the model answers on its own (duplex dialect). `max_output_tokens` None means no limit.
-    `echo` holds fields that are only stored and shown again (key as on the wire -> JSON text), `extras` the options
-    of `extra_body` that only the model's plugin knows. `ref_audio` is where the recording lies whose voice the
-    model shall have. Neither is ever shown (L13).
+    `echo` holds fields that are only stored and shown again (key as on the wire -> JSON text), `unknown` those
+    that nobody here knows (L13), `extras` the options of `extra_body` that only the model's plugin knows.
+    `ref_audio` is where the recording lies whose voice the model shall have. The last two are never shown.
     """
 
     model: str
@@ -90,6 +106,7 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     echo: dict[str, JsonText] = {}
     extras: dict[str, JsonText] = {}
     ref_audio: SampleRef | None = None
+    unknown: dict[str, JsonText] = {}
 
     @property
     def speaks(self) -> bool:
@@ -109,7 +126,8 @@ class ConfigPatch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A partial configuration: an absent field keeps its value. The wire has merged all spellings into one.
 
     `model`, `playback_policy` and friends are present when the client named them, even unchanged: whether a
-    change is allowed is the core's decision (L6).
+    change is allowed is the core's decision (L6). None clears a field that can be cleared; a `voice` of None is the
+    model's first one.
     """
 
     model: str | UnsetType = UNSET
@@ -117,7 +135,7 @@ class ConfigPatch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     output_modalities: tuple[Modality, ...] | UnsetType = UNSET
     input_format: AudioFormat | UnsetType = UNSET
     output_format: AudioFormat | UnsetType = UNSET
-    voice: str | UnsetType = UNSET
+    voice: str | UnsetType | None = UNSET
     speed: float | UnsetType = UNSET
     turn_detection: TurnDetection | UnsetType | None = UNSET
     transcription: Transcription | UnsetType | None = UNSET
@@ -134,14 +152,17 @@ class ConfigPatch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     playback_policy: PlaybackPolicy | UnsetType = UNSET
     auto_response: bool | UnsetType = UNSET
     echo: dict[str, JsonText] | UnsetType = UNSET
+    unknown: dict[str, JsonText] | UnsetType = UNSET
     extras: dict[str, JsonText] | UnsetType = UNSET
     ref_audio: SampleRef | UnsetType | None = UNSET
 
 
 def merged(config: SessionConfig, patch: ConfigPatch) -> SessionConfig:
-    """Return `config` with the present fields of `patch` in place; `echo` and `extras` are merged key by key (L7).
+    """Return `config` with the present fields of `patch` in place (L7).
 
-    An extra that is null is taken out.
+    `echo`, `unknown` and `extras` are merged key by key, and an extra that is null is taken out; everything else is
+    replaced as a whole. Numbers that have only a lower bound are raised to it. A `voice` of None keeps the one that
+    there is: only the caller knows the first.
     """
     changes = {name: value for name, value in msgspec.structs.asdict(patch).items() if value is not UNSET}
     if "echo" in changes:
@@ -149,7 +170,18 @@ def merged(config: SessionConfig, patch: ConfigPatch) -> SessionConfig:
     if "extras" in changes:
         extras = {**config.extras, **changes["extras"]}
         changes["extras"] = {key: text for key, text in extras.items() if text != "null"}
+    if "unknown" in changes:
+        changes["unknown"] = {**config.unknown, **changes["unknown"]}
+    if changes.get("voice", "") is None:
+        del changes["voice"]
+    if isinstance(patch.turn_detection, TurnDetection):
+        changes["turn_detection"] = effective(patch.turn_detection)
+    for name in _NOT_NEGATIVE & changes.keys():
+        changes[name] = max(changes[name], type(changes[name])())
     return msgspec.structs.replace(config, **changes) if changes else config
+
+
+_NOT_NEGATIVE = frozenset({"idle_timeout_s", "overlap_short_ack_ms", "overlap_barge_in_ms", "overlap_silence_rms"})
 
 
 def overlap_policy(detection: TurnDetection | None) -> OverlapPolicy:

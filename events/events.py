@@ -18,6 +18,7 @@ from .commands import (
     CreateItem,
     CreateResponse,
     ResponseOptions,
+    Signal,
     StageCost,
     UpdateSession,
     Usage,
@@ -167,10 +168,24 @@ class SessionTouched(PublicEvent, frozen=True, kw_only=True):
 
 
 class ConfigUpdated(PublicEvent, frozen=True, kw_only=True):
-    """The configuration that is in force from here on."""
+    """The configuration that is in force from here on; `generation` counts what was published (A20)."""
 
+    generation: int
     config: SessionConfig
     view: SessionView
+
+
+class ActivityNoted(Event, frozen=True, kw_only=True):
+    """The client was active although nothing else came of it: the lease is renewed (E9)."""
+
+
+class TurnSignalled(PublicEvent, frozen=True, kw_only=True):
+    """The client said what it sees of the turn; `turn_state` is what the session says from here on (L14)."""
+
+    session: str
+    epoch: int
+    signal: Signal
+    turn_state: TurnState
 
 
 class EngineRestarted(Event, frozen=True, kw_only=True):
@@ -350,6 +365,12 @@ class InputCommitted(PublicEvent, frozen=True, kw_only=True):
     overlap_ack: bool = False
     overlap_deferred: bool = False
     response_create_deferred: bool = False
+
+
+class TextReceived(Event, frozen=True, kw_only=True):
+    """The user wrote into the turn that is being built (WIRE 2.15)."""
+
+    text: str
 
 
 class InputCleared(PublicEvent, frozen=True, kw_only=True):
@@ -678,6 +699,8 @@ AnyEvent = (
     | SessionDetached
     | SessionTouched
     | ConfigUpdated
+    | ActivityNoted
+    | TurnSignalled
     | EngineRestarted
     | SessionClosing
     | SessionClosed
@@ -692,6 +715,7 @@ AnyEvent = (
     | ContinuationDropped
     | CommandHeld
     | HoldEnded
+    | TextReceived
     | SpeechStarted
     | SpeechStopped
     | InputCommitted

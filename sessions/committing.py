@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.audio import SampleRef
-from antiphon.events.items import AudioPart, Message
+from antiphon.events.items import AudioPart, Message, Part, TextPart
 
 from .answering import answer
 from .draft import Draft
@@ -67,10 +67,13 @@ def commit_input(draft: Draft, command: cmd.CommitInput) -> None:
     duplex = session.dialect == "duplex"
     held_ms = session.capabilities.input_format.ms(taken.position - taken.start)
     content = taken.speech or (not duplex and taken.position > taken.start)
-    if duplex and (command.is_speech is False or (taken.non_speech and not content)):
+    written = bool(taken.text)
+    if duplex and not written and (command.is_speech is False or (taken.non_speech and not content)):
         _commit_silence(draft)
         return
-    if not content or (held_ms < session.limits.min_commit_ms and not session.auto):
+    if written and not content and not session.capabilities.supports_text_only_turn:
+        refuse("text_only_turn_unsupported", "This model answers spoken turns only; send sound with the text.")
+    if not written and (not content or (held_ms < session.limits.min_commit_ms and not session.auto)):
         least = session.limits.min_commit_ms
         refuse(
             "input_audio_buffer_empty",
@@ -109,27 +112,37 @@ def commit_turn(draft: Draft, *, wanted: bool, asked: bool) -> None:
     if _acknowledges(session, draft.now, asked=asked):
         _seal(draft, None, empty=True, overlap_ack=True, no_response=True)
         return
-    taken = session.input
-    ref = SampleRef("in", taken.start, taken.position - taken.start) if taken.position > taken.start else None
-    sound = AudioPart(
-        taken.transcript or None,
-        ref,
-        session.capabilities.input_format.rate,
-        session.capabilities.input_format.ms(ref.size) if ref else 0,
-    )
+    ref, content = _content(session)
     auto, busy = session.auto, blocks(session, draft.now)
     committed = _seal(
         draft,
         ref,
+        is_speech=ref is not None or not session.input.text,
         no_response=not wanted,
         overlap_deferred=_plan(session, busy=busy) == "defer",
         response_create_deferred=wanted and busy and not auto,
     )
-    item = Message(id=committed.item_id, role="user", content=(sound,))
+    item = Message(id=committed.item_id, role="user", content=content)
     previous = committed.previous_item_id
     draft.emit(ev.ItemCreated(number=draft.number, count=3, item=item, previous_item_id=previous))
     if wanted and not auto:
         answer(draft)
+
+
+def _content(session: Session) -> tuple[SampleRef | None, tuple[Part, ...]]:
+    """Return the sound of the buffer, and all that its item is made of: the sound, and what was written beside it.
+
+    Beside written words, sound without speech is no part of a duplex turn (E35).
+    """
+    taken, format_ = session.input, session.capabilities.input_format
+    kept = taken.position > taken.start
+    if taken.text and session.dialect == "duplex" and not taken.speech:
+        kept = False
+    ref = SampleRef("in", taken.start, taken.position - taken.start) if kept else None
+    sound = AudioPart(taken.transcript or None, ref, format_.rate, format_.ms(ref.size) if ref else 0)
+    if not taken.text:
+        return ref, (sound,)
+    return ref, ((sound, TextPart(taken.text)) if ref else (TextPart(taken.text),))
 
 
 def _plan(session: Session, *, busy: bool) -> Plan:
@@ -143,7 +156,7 @@ def _acknowledges(session: Session, now: int, *, asked: bool) -> bool:
     Not for a client that asks for an answer, and not in a session that answers every turn (WIRE 6.5). Nor is the
     end of a long utterance an acknowledgement because an answer began in the middle of it.
     """
-    if asked or session.dialect != "duplex" or session.config.auto_response:
+    if asked or session.dialect != "duplex" or session.config.auto_response or session.input.text:
         return False
     taken, short_ms = session.input, session.config.overlap_short_ack_ms
     short = max(taken.overlap_ms, session.capabilities.input_format.ms(taken.spoken)) <= short_ms

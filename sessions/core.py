@@ -18,6 +18,7 @@ from . import (
     listening,
     playing,
     reporting,
+    signalling,
     speaking,
     updating,
 )
@@ -64,6 +65,7 @@ CONTROLS: Mapping[type[cmd.Command], Handler] = {
 REQUESTS: Mapping[type[cmd.ClientCommand], Handler] = {
     cmd.Heartbeat: lifecycle.heartbeat,
     cmd.AppendAudio: listening.append_audio,
+    cmd.AppendText: signalling.append_text,
     cmd.CommitInput: committing.commit_input,
     cmd.ClearInput: listening.clear_input,
     cmd.CancelInput: listening.cancel_input,
@@ -77,6 +79,7 @@ REQUESTS: Mapping[type[cmd.ClientCommand], Handler] = {
     cmd.CreateResponse: creating.create_response,
     cmd.CancelResponse: creating.cancel_response,
     cmd.UpdateSession: updating.update_session,
+    cmd.SignalTurn: signalling.signal_turn,
 }
 """Commands of clients."""
 

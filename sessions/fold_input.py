@@ -39,6 +39,11 @@ def audio_received(session: Session, event: ev.AudioReceived) -> None:
         taken.start = max(taken.start, keep * _input_format(session).width)
 
 
+def text_received(session: Session, event: ev.TextReceived) -> None:
+    session.input.text += event.text
+    session.started = True
+
+
 def speech_started(session: Session, event: ev.SpeechStarted) -> None:
     taken = session.input
     count_item(session, event.item_id)
@@ -57,6 +62,7 @@ def input_committed(session: Session, event: ev.InputCommitted) -> None:
     taken = session.input
     count_item(session, event.item_id)
     _empty_input(session, event)
+    session.input.text = ""
     if event.overlap_ack:
         _answer_goes_on(session)
     if event.empty:
@@ -71,6 +77,7 @@ def input_committed(session: Session, event: ev.InputCommitted) -> None:
 
 def input_cleared(session: Session, event: ev.InputCleared | ev.InputDropped) -> None:
     _empty_input(session, event)
+    session.input.text = ""
     drop_deferred(session)
     let_go(session)
     if session.turn.state == "user_speaking":

@@ -69,7 +69,12 @@ def config_updated(session: Session, event: ev.ConfigUpdated) -> None:
     if event.config.turn_detection != session.config.turn_detection:
         vad.reset(session.input.vad, samples(session, session.input.position))
     before, session.config = session.config.seed, event.config
+    session.config_generation = event.generation
     _sow(session, before)
+
+
+def turn_signalled(session: Session, event: ev.TurnSignalled) -> None:
+    session.turn.state = event.turn_state
 
 
 def _sow(session: Session, before: str) -> None:

@@ -6,11 +6,13 @@ from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.config import ConfigPatch, merged, overlap_policy
 
+from .checking import check_config
 from .draft import Draft
 from .ending import close, close_if_free, end_response
 from .playback import playing
 from .refusal import refuse
 from .state import ControlOutcome, Session, detach_body, opening_body, resume_body
+from .updating import publish
 from .view import idle_until, view
 
 TEARDOWN_US = 2_000_000
@@ -30,6 +32,7 @@ def open_session(draft: Draft, command: cmd.OpenSession) -> None:
         refuse("session_exists", "There is already a session of this id.")
     if plugin is None or plugin.version != command.plugin_version:
         refuse("model_not_found", f"There is no plugin {command.plugin!r} {command.plugin_version}.", "model")
+    check_config(config, command.dialect)
     plugin.check(config)
     resumable = command.token_digest is not None and command.capabilities.supports_session_resume
     opened = Session(
@@ -57,7 +60,7 @@ def open_session(draft: Draft, command: cmd.OpenSession) -> None:
         )
     )
     if command.by_update:
-        draft.emit(ev.ConfigUpdated(number=draft.number, count=1, config=config, view=view(draft.session)))
+        publish(draft, config)
 
 
 def resume_session(draft: Draft, command: cmd.ResumeSession) -> None:

@@ -275,5 +275,5 @@ def barge_in(draft: Draft, _command: cmd.BargeIn) -> None:
     interrupted = interrupt(draft, reason="turn_detected", cause="barge_in")
     if not interrupted:
         draft.emit(ev.InputCleared(number=draft.number, count=1))
-    elif session.input.position > session.input.start or session.input.phase != "silent":
+    elif session.input.position > session.input.start or session.input.phase != "silent" or session.input.text:
         draft.emit(ev.InputDropped())

@@ -19,7 +19,7 @@ from antiphon.events.items import FunctionCall, Item, ItemStatus, Message
 
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 6
+STATE_VERSION = 7
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
@@ -163,7 +163,7 @@ class Input(Struct):
 
     `start` is where the buffer begins. `retained` counts the committed bytes that no request was given yet, and
     `unanswered` is where they begin. `spoken` counts the bytes of speech in the buffer, `overlap_ms`
-    how much of it came over an answer (F18).
+    how much of it came over an answer (F18). `text` is what was written into the turn beside the sound.
     """
 
     phase: InputPhase = "silent"
@@ -176,6 +176,7 @@ class Input(Struct):
     spoken: int = 0
     non_speech: bool = False
     transcript: str = ""
+    text: str = ""
     overlap_ms: int = 0
     fed: int = 0
     vad: Vad = field(default_factory=Vad)
@@ -324,8 +325,9 @@ class Closing(Struct, frozen=True):
 class Session(Struct):
     """Everything that is true about a session.
 
-    `started`: there was input, so what is create-only is fixed (WIRE 1.4). `locked`: a resident stage has accepted
-    some, so the model remembers what it was prompted with (L8); both outlive interruptions.
+    `config_generation` counts published configurations (A20). `started`: there was input, so what is create-only
+    is fixed (WIRE 1.4). `locked`: a resident stage has accepted some, so the model remembers what it was prompted
+    with (L8); both outlive interruptions.
     """
 
     id: str = ""
@@ -337,6 +339,7 @@ class Session(Struct):
     capabilities: Capabilities = Capabilities()
     limits: Limits = Limits()
     resumable: bool = False
+    config_generation: int = 0
     opened_at: int = 0
     opened_wall_us: int = 0
     now: int = 0

@@ -1,11 +1,13 @@
 """Decisions about the configuration: one update, all of it or nothing (BEHAVIOURS L)."""
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
-from antiphon.events.config import ConfigPatch, SessionConfig, merged, overlap_policy
+from antiphon.events.config import ConfigPatch, Dialect, SessionConfig, merged, overlap_policy
 
+from .checking import check_config
 from .draft import Draft
 from .refusal import refuse
 from .state import Session
@@ -13,41 +15,53 @@ from .view import view
 
 
 def update_session(draft: Draft, command: cmd.UpdateSession) -> None:
-    """Merge the patch into a copy, check the copy, and publish it in one event."""
+    """Merge the patch into a copy, check the copy, and publish it in one event (L1, L2).
+
+    Formats and turn detection come first, then what is fixed, what a resident model has in its memory, and last the
+    model's own check. Everything can refuse; what is running then goes on as it was.
+    """
     session = draft.session
-    patch = command.patch
-    _check_fixed(session, patch)
     plugin = draft.plugins[session.plugin]
-    config = plugin.settled(patched(session.config, patch))
-    plugin.check_update(session.config, config, locked=session.locked, started=session.started)
-    draft.emit(ev.ConfigUpdated(number=draft.number, count=1, config=config, view=view(session, config=config)))
+    config = patched(session.config, command.patch, session.dialect, _first_voice(session))
+    _check_fixed(session, command.patch, config)
+    try:
+        config = plugin.settled(config)
+        plugin.check_update(session.config, config, locked=session.locked, started=session.started)
+    except _FAULTS as fault:
+        refuse("runtime_signal_failed", f"The model could not take the update: {type(fault).__name__}.")
+    publish(draft, config)
 
 
-def _check_fixed(session: Session, patch: ConfigPatch) -> None:
-    config = session.config
-    if patch.model not in (UNSET, config.model):
-        refuse("model_update_unsupported", "The model of a session cannot be changed.", "session.model")
-    if patch.playback_policy not in (UNSET, config.playback_policy):
-        refuse(
-            "playback_policy_update_unsupported",
-            "The playback policy is fixed at opening.",
-            "session.playback_commit_policy",
+_FAULTS = (ArithmeticError, LookupError, TypeError, ValueError)
+"""What a model's own check may raise by a fault of its own (L6, last row)."""
+
+
+def publish(draft: Draft, config: SessionConfig) -> None:
+    """Draft that a checked configuration is in force."""
+    session = draft.session
+    draft.emit(
+        ev.ConfigUpdated(
+            number=draft.number,
+            count=1,
+            generation=session.config_generation + 1,
+            config=config,
+            view=view(session, config=config),
         )
-    if patch.voice not in (UNSET, config.voice) and session.output.position > 0:
-        refuse(
-            "voice_update_after_audio_unsupported",
-            "Cannot update a conversation's voice if assistant audio is present.",
-            "session.audio.output.voice",
-        )
+    )
 
 
-def patched(config: SessionConfig, patch: ConfigPatch) -> SessionConfig:
+def patched(config: SessionConfig, patch: ConfigPatch, dialect: Dialect, first_voice: str) -> SessionConfig:
     """Return the configuration with the patch in place, and the overlap policy that its turn detection implies.
 
+    `first_voice` is what a cleared voice becomes.
+
     Raises:
-        Refusal: the patch names another one (WIRE 4.5).
+        Refusal: a value that no session can have, or an overlap policy that contradicts the detection (WIRE 4.5).
     """
     config = merged(config, patch)
+    if patch.voice is None:
+        config = replace(config, voice=first_voice)
+    check_config(config, dialect)
     implied = overlap_policy(config.turn_detection)
     if patch.overlap_policy not in (UNSET, implied):
         refuse(
@@ -56,3 +70,36 @@ def patched(config: SessionConfig, patch: ConfigPatch) -> SessionConfig:
             "session.overlap_policy",
         )
     return merged(config, ConfigPatch(overlap_policy=implied))
+
+
+def _first_voice(session: Session) -> str:
+    voices = session.capabilities.voices
+    return voices[0] if voices else "default"
+
+
+# -- what cannot change (L6, L8, L11; WIRE 4.7) ----------------------------------------------------------------
+
+
+def _check_fixed(session: Session, patch: ConfigPatch, config: SessionConfig) -> None:
+    """Refuse to change what is fixed; to repeat it is fine."""
+    current = session.config
+    if current.model and patch.model not in (UNSET, current.model):
+        refuse("model_update_unsupported", "The model of a session cannot be changed.", "session.model")
+    if config.playback_policy != current.playback_policy:
+        refuse(
+            "playback_policy_update_unsupported",
+            "The playback policy is fixed at opening.",
+            "session.playback_commit_policy",
+        )
+    if config.voice != current.voice and session.output.position > 0:
+        refuse(
+            "voice_update_after_audio_unsupported",
+            "Cannot update a conversation's voice if assistant audio is present.",
+            "session.audio.output.voice",
+        )
+    before = current.echo.get("tracing", "null")
+    if before not in ("null", config.echo.get("tracing")):
+        refuse("bad_event", "Tracing cannot be changed once it is set.", "session.tracing", "value")
+    seeded = "initial_user_text"
+    if config.echo.get(seeded, "null") != current.echo.get(seeded, "null") and session.started:
+        refuse("bad_event", "The opening words are fixed once there is input.", f"session.{seeded}", "value")

@@ -2,6 +2,7 @@
 
 import base64
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Raw
@@ -87,6 +88,14 @@ class Commands(ABC):
     def update_session(self, options: SessionOptions) -> None:
         """Change the configuration."""
         self._send(say.SessionUpdate(session=Raw(_encode(options))))
+
+    def append_text(self, text: str) -> None:
+        """Write into the turn that is being spoken; a commit ends it."""
+        self._send(say.AppendText(text=text))
+
+    def signal_turn(self, event: str, payload: Mapping[str, object] | None = None) -> None:
+        """Tell what the client sees of the turn (`user_started`, `assistant_done`, …)."""
+        self._send(say.TurnSignal(event=event, payload=say.ABSENT if payload is None else Raw(_encode(payload))))
 
     def heartbeat(self) -> None:
         """Renew the lease."""

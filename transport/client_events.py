@@ -17,6 +17,7 @@ class Unknown(Struct, frozen=True, kw_only=True):
 AnyServerEvent = (
     out.SessionCreated
     | out.SessionUpdated
+    | out.TurnEvent
     | out.SessionResumed
     | out.SessionReplaced
     | out.ResyncRequired

@@ -14,7 +14,7 @@ from .client_events import Received, number_of
 from .client_link import Cut, Link, Refused, SessionOptions, address
 from .client_outbox import Outbox, Overfull
 from .wire_client import ClientEvent
-from .wire_view import SessionOut
+from .wire_view import SessionOut, read_session
 
 ATTEMPTS = 5
 SHORTEST_S, LONGEST_S = 0.25, 4.0
@@ -105,7 +105,7 @@ class Line:
         except Cut as cut:
             raise SessionLost("disconnected", str(cut)) from cut
         self._link = link
-        self.session_id = created.session.id
+        self.session_id = read_session(created.session).id
         self._shown(created)
         self._push.send_nowait(created)
 
@@ -218,7 +218,7 @@ class Line:
         if isinstance(event, out.HeartbeatAck):
             self.outbox.heartbeat_answered()
         elif isinstance(event, out.SessionUpdated):
-            self.session = event.session
+            self.session = read_session(event.session)
         elif isinstance(event, out.ResyncRequired):
             self._tokens.clear()  # the session goes on, but not on another socket (D20)
         await self._push.send(event)
@@ -286,7 +286,7 @@ class Line:
 
     def _shown(self, answer: out.SessionCreated | out.SessionResumed) -> None:
         generation, token = answer.attachment_generation, answer.resume_token
-        self.session = answer.session
+        self.session = read_session(answer.session)
         self.generation = 1 if isinstance(generation, UnsetType) else generation
         self._tokens = [token, *self._tokens[:1]] if isinstance(token, str) and token else []
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from antiphon.engine.attachment import Attachment
 from antiphon.engine.errors import Refused
 from antiphon.engine.ingress import AppendRequest, Deferred
-from antiphon.events.commands import CloseSession, ReportRefusal
+from antiphon.events.commands import CloseSession, ReportRefusal, SignalTurn
 from antiphon.events.config import SessionConfig
 
 from .handshake import binary
@@ -13,6 +13,9 @@ from .wire_errors import WireError
 from .wire_in import decode
 from .wire_out import Reader
 from .wire_read import EventAck, Reading, SessionResume, Undecided, Understood
+
+_CLOSING = ("close", "timeout")
+"""Signals that end the session."""
 
 Guard = Callable[[Callable[[], None]], None]
 """Carries out a step within the boundary that is drawn round a connection."""
@@ -25,7 +28,11 @@ class Intake:
         self._attachment = attachment
         self._reader = reader
         self._guard = guard
-        self._reading = Reading(dialect=attachment.dialect, attachment=attachment.generation)
+        self._reading = Reading(
+            dialect=attachment.dialect,
+            attachment=attachment.generation,
+            signals=attachment.capabilities.supports_external_turn_signal,
+        )
 
     def take(self, message: bytes | None) -> None:
         """Carry a message to the session; None is a binary one."""
@@ -75,7 +82,7 @@ class Intake:
             message = "A session is attached to this connection already."
             self._refuse(WireError("unsupported_session_resume", message, event_id=asked.event_id))
         else:
-            if isinstance(asked, CloseSession):
+            if isinstance(asked, CloseSession) or (isinstance(asked, SignalTurn) and asked.signal in _CLOSING):
                 self._reader.asked_to_close = True
             self._attachment.send(asked, size)
 

@@ -217,6 +217,22 @@ class BargeInNow(ClientEvent, frozen=True, kw_only=True, tag="barge_in"):
     """The user has cut in."""
 
 
+Words = Annotated[str, Meta(max_length=1024 * 1024)]
+
+
+class AppendText(ClientEvent, frozen=True, kw_only=True, tag="input.text.append"):
+    """Write into the turn that is being built."""
+
+    text: Words
+
+
+class TurnSignal(ClientEvent, frozen=True, kw_only=True, tag="turn.signal"):
+    """What the client sees of the turn, or another event in other words."""
+
+    event: str
+    payload: Raw = ABSENT
+
+
 class ResponseIn(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The overrides of one response; what other fields of the wire hold is not looked at here."""
 

@@ -26,6 +26,7 @@ from .wire_json import check, check_numbers, diagnose, invalid_json
 from .wire_read import Decoded, EventAck, Reading, SessionResume, Undecided, Understood
 from .wire_response import options_from
 from .wire_session import patch_from
+from .wire_signal import ALIASED, SIGNALS, payload_of, unfolded
 
 LARGEST = 2**53
 """No number of a client is taken to be greater."""
@@ -77,8 +78,6 @@ def _event_id(data: bytes) -> str | None:
 
 
 def _unknown(name: str) -> WireError:
-    if name in _LATER:
-        return WireError("unsupported", f"This server does not take {quoted(name)} yet.", "type")
     return WireError("unknown_event", f"Invalid value: {quoted(name)}.", "type")
 
 
@@ -258,6 +257,20 @@ def _clear_output(event: given.OutputClear, reading: Reading) -> Decoded:
 
 
 def _ack_playback(event: given.PlaybackAck, reading: Reading) -> Decoded:
+    return _played(event, reading)
+
+
+def _read_ack(data: bytes) -> given.PlaybackAck:
+    try:
+        return _decode_ack(data)
+    except msgspec.ValidationError as error:
+        raise translate(error, "payload.") from None
+
+
+_decode_ack = msgspec.json.Decoder(given.PlaybackAck).decode
+
+
+def _played(event: given.PlaybackAck, reading: Reading) -> commands.AckPlayback:
     return commands.AckPlayback(
         attachment=reading.attachment,
         event_id=event.event_id,
@@ -267,6 +280,37 @@ def _ack_playback(event: given.PlaybackAck, reading: Reading) -> Decoded:
         response_id=event.response_id,
         item_id=event.item_id,
         truncate=event.truncate,
+    )
+
+
+def _append_text(event: given.AppendText, reading: Reading) -> Decoded:
+    return commands.AppendText(
+        attachment=reading.attachment,
+        event_id=event.event_id,
+        client_seq=event.client_seq,
+        text=event.text,
+    )
+
+
+def _signal(event: given.TurnSignal, reading: Reading) -> Decoded:
+    """Understand a signal: one of its own, or another event in other words, with identical effect (L14)."""
+    if not reading.signals:
+        raise WireError("unsupported", "This model takes no signals about turns.", "event")
+    if event.event in ALIASED:
+        return _READERS[event.event](unfolded(event), reading)
+    signal = SIGNALS.get(event.event)
+    if signal is None:
+        raise bad_value(f"There is no signal {quoted(event.event)}.", "event")
+    played: commands.AckPlayback | None = None
+    if signal == "playback_ack":
+        payload = {**payload_of(event), "type": Raw(b'"playback.ack"')}
+        played = _played(_read_ack(msgspec.json.encode(payload)), reading)
+    return commands.SignalTurn(
+        attachment=reading.attachment,
+        event_id=event.event_id,
+        client_seq=event.client_seq,
+        signal=signal,
+        playback=played,
     )
 
 
@@ -311,6 +355,18 @@ def _ms(value: float) -> int:
 
 class InputCommit(given.CommitBuffer, frozen=True, kw_only=True, tag="input.commit"):
     """The extension's spelling of a commit: it asks for an answer."""
+
+
+class TextAlias(given.AppendText, frozen=True, kw_only=True, tag="input_text.append"):
+    """Another spelling of `input.text.append`."""
+
+
+class PushText(given.AppendText, frozen=True, kw_only=True, tag="push_text"):
+    """Another spelling of `input.text.append`."""
+
+
+class SignalAlias(given.TurnSignal, frozen=True, kw_only=True, tag="signal_turn"):
+    """Another spelling of `turn.signal`."""
 
 
 class CloseAlias(given.SessionClose, frozen=True, kw_only=True, tag="close"):
@@ -408,10 +464,12 @@ _READERS: dict[str, _Reader] = {
     "playback.ack": _reader(given.PlaybackAck, _ack_playback),
     "audio.playback_ack": _reader(PlaybackAckAlias, _ack_playback),
     "barge_in": _bare(given.BargeInNow, commands.BargeIn),
+    "input.text.append": _reader(given.AppendText, _append_text),
+    "input_text.append": _reader(TextAlias, _append_text),
+    "push_text": _reader(PushText, _append_text),
+    "turn.signal": _reader(given.TurnSignal, _signal),
+    "signal_turn": _reader(SignalAlias, _signal),
 }
-
-_LATER = frozenset({"input.text.append", "input_text.append", "push_text", "turn.signal", "signal_turn"})
-"""Events of the contract that this server does not carry out yet."""
 
 EVENT_NAMES = tuple(_READERS)
 """The client events that are carried out, in the contract's order."""

@@ -29,7 +29,7 @@ from .wire_project import (
     text_delta,
 )
 from .wire_server import ServerEvent
-from .wire_view import playback_out, session_out
+from .wire_view import playback_out, shown_session
 
 
 class Message(Struct, frozen=True, gc=False):
@@ -129,7 +129,7 @@ def _project(entry: Published, reader: Reader, epoch: int) -> tuple[Message, ...
 def _opened(event: ev.SessionOpened, scene: Scene) -> Iterator[ServerEvent]:
     resumable = scene.token is not None
     yield out.SessionCreated(
-        session=session_out(event.view),
+        session=shown_session(event.view),
         attachment_generation=1 if resumable else UNSET,
         resume_token=scene.token if scene.token is not None else UNSET,
     )
@@ -144,7 +144,7 @@ def _resumed(event: ev.SessionResumed, scene: Scene) -> Iterator[ServerEvent]:
         return
     yield out.SessionResumed(
         session_id=scene.session,
-        session=session_out(event.view),
+        session=shown_session(event.view),
         attachment_generation=event.attachment,
         resume_token=scene.token or "",
         last_client_seq=event.last_client_seq,
@@ -155,8 +155,14 @@ def _touched(event: ev.SessionTouched, _scene: Scene) -> Iterator[ServerEvent]:
     yield out.HeartbeatAck(session_id=event.session)
 
 
+def _signalled(event: ev.TurnSignalled, _scene: Scene) -> Iterator[ServerEvent]:
+    yield out.TurnEvent(
+        session_id=event.session, epoch=event.epoch, event=event.signal, turn_state=event.turn_state
+    )
+
+
 def _updated(event: ev.ConfigUpdated, _scene: Scene) -> Iterator[ServerEvent]:
-    yield out.SessionUpdated(session=session_out(event.view))
+    yield out.SessionUpdated(session=shown_session(event.view))
 
 
 _HOUR = "Your session hit the maximum duration of 60 minutes."
@@ -343,6 +349,7 @@ _ROWS: dict[type[Event], _Row] = dict(
         _row(ev.SessionResumed, _resumed),
         _row(ev.SessionTouched, _touched),
         _row(ev.ConfigUpdated, _updated),
+        _row(ev.TurnSignalled, _signalled),
         _row(ev.SessionClosed, _closed),
         _row(ev.ErrorReported, _error),
         _row(ev.SpeechStarted, _speech_started),

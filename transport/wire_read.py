@@ -60,7 +60,8 @@ Decoded = Understood | Undecided
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """What the reading of a frame depends on: who sent it."""
+    """What the reading of a frame depends on: who sent it. `signals`: the model takes signals about turns."""
 
     dialect: Dialect
     attachment: int
+    signals: bool = True

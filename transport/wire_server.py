@@ -6,12 +6,12 @@ dialect; the client reads 0 where there is none.
 
 from typing import Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from .codes import ErrorBody
 from .wire_formats import FormatOut
 from .wire_items import ItemOut
-from .wire_view import PlaybackOut, SessionOut
+from .wire_view import PlaybackOut
 
 ResponseMetadata = dict[str, object]
 """The client's map; the duplex dialect adds keys of its own, some of which are objects."""
@@ -30,7 +30,7 @@ class ServerEvent(Struct, kw_only=True, tag_field="type"):
 class SessionCreated(ServerEvent, kw_only=True, tag="session.created"):
     """The session is open."""
 
-    session: SessionOut
+    session: Raw
     attachment_generation: int | UnsetType = UNSET
     resume_token: str | UnsetType = UNSET
 
@@ -38,17 +38,26 @@ class SessionCreated(ServerEvent, kw_only=True, tag="session.created"):
 class SessionUpdated(ServerEvent, kw_only=True, tag="session.updated"):
     """The configuration that is in force from here on."""
 
-    session: SessionOut
+    session: Raw
 
 
 class SessionResumed(ServerEvent, kw_only=True, tag="session.resumed"):
     """The session is served by this connection now; what was missed follows."""
 
     session_id: str
-    session: SessionOut
+    session: Raw
     attachment_generation: int
     resume_token: str
     last_client_seq: int
+
+
+class TurnEvent(ServerEvent, kw_only=True, tag="turn.event"):
+    """What the session says of the turn, in answer to a signal of the client."""
+
+    session_id: str
+    epoch: int
+    event: str
+    turn_state: str
 
 
 class SessionReplaced(ServerEvent, kw_only=True, tag="session.replaced"):

@@ -19,7 +19,7 @@ from antiphon.events.config import (
     TurnDetection,
 )
 
-from .wire_client import ABSENT, VoiceIn
+from .wire_client import ABSENT, ClientEvent, VoiceIn
 from .wire_errors import WireError, bad_value, translate, wrong_type
 from .wire_formats import FormatIn, Spelled, SpelledRate, input_format, output_format
 from .wire_response import modalities
@@ -33,11 +33,10 @@ from .wire_session_in import (
     TurnDetectionIn,
 )
 from .wire_tools import choice_from, tools_from
+from .wire_view import SHOWN
 
 V = TypeVar("V")
 
-_SHORTEST_SPEECH_MS = 32
-_LOWEST_THRESHOLD = 0.16
 _SILENCE_MS = {"low": 1500, "medium": 900, "high": 500, "auto": 900}
 _IDLE_S = (5.0, 86_400.0)
 _READ_HERE = frozenset(
@@ -54,6 +53,9 @@ _READ_HERE = frozenset(
     }
 )
 """Keys of `extra_body` that mean the same for every model; the others are the business of its plugin."""
+
+MOST_UNKNOWN, LARGEST_UNKNOWN = 64, 16 * 1024
+"""Fields of a client that nobody here knows are shown again up to so many, and so many characters of JSON."""
 
 _decode_session = msgspec.json.Decoder(SessionIn).decode
 _decode_detection = msgspec.json.Decoder(TurnDetectionIn | None).decode
@@ -90,11 +92,11 @@ def patch_from(
     tools = _tools(given, extra)
     return ConfigPatch(
         model=_or_unset(given.model),
-        instructions=given.instructions if given.instructions is not None else "",
+        instructions="" if given.instructions is None else given.instructions,
         output_modalities=_modalities(given),
         input_format=input_is,
         output_format=output_is,
-        voice=_voice(given.voice if given.voice is not None else audio_out.voice),
+        voice=_voice(_first_set(given.voice, audio_out.voice)),
         speed=_or_unset(given.speed if given.speed is not None else audio_out.speed),
         turn_detection=detection,
         transcription=_transcription(_first_set(given.input_audio_transcription, audio_in.transcription)),
@@ -110,7 +112,8 @@ def patch_from(
         overlap_silence_rms=_or_unset(_or(extra.overlap_silence_rms, given.overlap_silence_rms)),
         playback_policy=_playback(_or(extra.playback_commit_policy, given.playback_commit_policy)),
         auto_response=_or_unset(extra.auto_response if dialect == "duplex" else None),
-        echo=_echo(given, audio_in, extra, config),
+        echo=_echo(given, audio_in, extra),
+        unknown=_unknown(raw, config, whole_event=whole_event),
         extras=UNSET if given.extra_body is None else _extras(raw),
     )
 
@@ -264,12 +267,10 @@ def _server_vad(given: TurnDetectionIn) -> TurnDetection:
     base = TurnDetection()
     return TurnDetection(
         type="server_vad",
-        threshold=max(_or(given.threshold, base.threshold), _LOWEST_THRESHOLD),
+        threshold=_or(given.threshold, base.threshold),
         prefix_padding_ms=_or(given.prefix_padding_ms, base.prefix_padding_ms),
         silence_duration_ms=_or(given.silence_duration_ms, base.silence_duration_ms),
-        min_speech_duration_ms=max(
-            _or(given.min_speech_duration_ms, base.min_speech_duration_ms), _SHORTEST_SPEECH_MS
-        ),
+        min_speech_duration_ms=_or(given.min_speech_duration_ms, base.min_speech_duration_ms),
         create_response=_or(given.create_response, True),
         interrupt_response=_or(given.interrupt_response, True),
         idle_timeout_ms=given.idle_timeout_ms,
@@ -317,13 +318,20 @@ def _modalities(given: SessionIn) -> tuple[Modality, ...] | UnsetType:
     return UNSET if chosen is None else modalities(chosen, "session.output_modalities")
 
 
-def _voice(voice: str | VoiceIn | None) -> str | UnsetType:
-    return voice.id if isinstance(voice, VoiceIn) else _or_unset(voice)
+def _voice(voice: str | VoiceIn | UnsetType | None) -> str | UnsetType | None:
+    return voice.id if isinstance(voice, VoiceIn) else voice
 
 
 def _transcription(given: TranscriptionIn | UnsetType | None) -> Transcription | UnsetType | None:
     if isinstance(given, TranscriptionIn):
-        return Transcription(model=given.model, language=given.language, prompt=given.prompt)
+        return Transcription(
+            model=given.model,
+            language=given.language,
+            languages=given.languages,
+            prompt=given.prompt,
+            keywords=given.keywords,
+            delay=given.delay,
+        )
     return given
 
 
@@ -362,9 +370,7 @@ def _playback(policy: str | None) -> PlaybackPolicy | UnsetType:
     return "ack_only" if policy == "ack_only" else "commit_all_on_done"
 
 
-def _echo(
-    given: SessionIn, audio: AudioInputIn, extra: ExtraBody, config: SessionConfig
-) -> dict[str, JsonText] | UnsetType:
+def _echo(given: SessionIn, audio: AudioInputIn, extra: ExtraBody) -> dict[str, JsonText] | UnsetType:
     """Return the fields that are only kept and shown again, as JSON text by their key on the wire."""
     values: dict[str, object] = {
         "parallel_tool_calls": _or_unset(given.parallel_tool_calls),
@@ -377,7 +383,22 @@ def _echo(
         "initial_user_text": _or_unset(_or(given.initial_user_text, extra.duplex_initial_user_text)),
     }
     echo = {key: msgspec.json.encode(value).decode() for key, value in values.items() if value is not UNSET}
-    before = config.echo.get("tracing", "null")
-    if echo.get("tracing", before) != before and before != "null":
-        raise bad_value("Tracing cannot be changed once it is set.", "session.tracing")
     return echo or UNSET
+
+
+_NOT_ECHOED = SHOWN | frozenset(SessionIn.__struct_fields__) | {"resume_token", "api_key"}
+_OF_THE_EVENT = frozenset(ClientEvent.__struct_fields__) | {"type", "session"}
+
+
+def _unknown(raw: Raw | bytes, config: SessionConfig, *, whole_event: bool) -> dict[str, JsonText] | UnsetType:
+    """Return the fields that nobody here knows, as JSON text: kept and shown again within bounds (L13)."""
+    fields = _decode_keys(raw)
+    mine = {key: bytes(value).decode() for key, value in fields.items() if key not in _NOT_ECHOED}
+    if whole_event:
+        mine = {key: value for key, value in mine.items() if key not in _OF_THE_EVENT}
+    if not mine:
+        return UNSET
+    kept = {**config.unknown, **mine}
+    if len(kept) > MOST_UNKNOWN or sum(len(key) + len(text) for key, text in kept.items()) > LARGEST_UNKNOWN:
+        return UNSET
+    return mine

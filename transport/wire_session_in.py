@@ -19,7 +19,10 @@ class TranscriptionIn(Struct, frozen=True):
 
     model: str | None = None
     language: str | None = None
+    languages: tuple[str, ...] | None = None
     prompt: str | None = None
+    keywords: tuple[str, ...] | None = None
+    delay: str | None = None
 
 
 class NoiseReduction(Struct, frozen=True, omit_defaults=True):
@@ -64,7 +67,7 @@ class AudioOutputIn(Struct, frozen=True):
 
     format: str | FormatIn | None = None
     sample_rate_hz: Rate | None = None
-    voice: str | VoiceIn | None = None
+    voice: str | VoiceIn | UnsetType | None = UNSET
     speed: Speed | None = None
 
 
@@ -105,7 +108,7 @@ class SessionIn(Struct, frozen=True):
     output_audio_format: str | FormatIn | None = None
     response_format: Literal["wav", "pcm"] | None = None
     sample_rate_hz: Rate | None = None
-    voice: str | VoiceIn | None = None
+    voice: str | VoiceIn | UnsetType | None = UNSET
     speed: Speed | None = None
     turn_detection: Raw = ABSENT
     input_audio_transcription: TranscriptionIn | UnsetType | None = UNSET

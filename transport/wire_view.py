@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+import msgspec
 from msgspec import Raw, Struct
 
 from antiphon.events.config import Capabilities, SessionConfig, Transcription, TurnDetection
@@ -35,7 +36,10 @@ class TranscriptionOut(Struct, frozen=True, omit_defaults=True):
 
     model: str | None = None
     language: str | None = None
+    languages: tuple[str, ...] | None = None
     prompt: str | None = None
+    keywords: tuple[str, ...] | None = None
+    delay: str | None = None
 
 
 class AudioInputOut(Struct, frozen=True, kw_only=True):
@@ -167,6 +171,24 @@ class SessionOut(Struct, frozen=True, kw_only=True):
     active_response_turn_id: int | None
     playback: PlaybackOut
     capabilities: CapabilitiesOut
+
+
+_encode = msgspec.json.Encoder().encode
+read_session = msgspec.json.Decoder(SessionOut).decode
+"""Reads what `shown_session` made; the keys that nobody knows are left out."""
+
+SHOWN = frozenset(SessionOut.__struct_fields__)
+"""The keys of the session object."""
+
+
+def shown_session(view: SessionView) -> Raw:
+    """Return the session object as it is sent: behind the known keys those that the client alone knows (L13)."""
+    data = _encode(session_out(view))
+    if view.config.unknown:
+        data = (
+            data[:-1] + b"," + _encode({key: Raw(text.encode()) for key, text in view.config.unknown.items()})[1:]
+        )
+    return Raw(data)
 
 
 def session_out(view: SessionView) -> SessionOut:
@@ -309,7 +331,9 @@ def spoken_modalities(output: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _transcription(asked: Transcription | None) -> TranscriptionOut | None:
-    return TranscriptionOut(asked.model, asked.language, asked.prompt) if asked else None
+    if asked is None:
+        return None
+    return TranscriptionOut(asked.model, asked.language, asked.languages, asked.prompt, asked.keywords, asked.delay)
 
 
 def _echoed(config: SessionConfig, key: str, default: bytes = b"null") -> Raw:

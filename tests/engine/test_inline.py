@@ -3,23 +3,29 @@
 import anyio
 import pytest
 
+from antiphon.engine.errors import Refused
 from antiphon.engine.hub import Hub
 from antiphon.engine.inline import InlineClient, NotConnected
 from antiphon.engine.settings import HubSettings
 from antiphon.events.audio import AudioFormat
 from antiphon.events.commands import CloseSession
-from antiphon.events.config import ConfigPatch
+from antiphon.events.config import ConfigPatch, TurnDetection
 from antiphon.events.events import (
     AudioDelta,
     ConfigUpdated,
+    ErrorReported,
     InputCleared,
     ItemCreated,
+    ItemDeleted,
     ItemTruncated,
+    OutputCleared,
     OutputStarted,
     PlaybackAcknowledged,
     ResponseEnded,
     SessionClosed,
+    SessionOpened,
     SessionTouched,
+    TurnSignalled,
 )
 from antiphon.stages.echo import EchoStage
 
@@ -95,12 +101,52 @@ async def test_every_method_reaches_the_session() -> None:
         await hear(client, ItemTruncated)
         client.send_text("bye")
         await hear(client, ItemCreated)
+        client.append_text("Look ")
+        client.signal_turn("user_started")
+        await hear(client, TurnSignalled)
+        client.clear_output()
+        await hear(client, OutputCleared)
+        client.delete_item(started.item.id)
+        await hear(client, ItemDeleted)
         client.acknowledge()
         assert client.attachment.feed.window.acknowledged == client.last_number
         client.barge_in()
         client.cancel_response()
         client.create_response()
         await hear(client, ResponseEnded)
+
+
+@rule("L6", "B10", "L13")
+async def test_an_update_in_the_process_is_checked_like_one_of_the_wire() -> None:
+    async with world(EchoStage()) as here, InlineClient(here.hub, patch=same_rate()) as client:
+        (opened,) = (await hear(client, SessionOpened)).all(SessionOpened)
+        assert isinstance(opened, SessionOpened)
+        wrong = ConfigPatch(input_format=AudioFormat("wav", 1), turn_detection=TurnDetection(threshold=9))
+        client.update_session(wrong)
+        (error,) = (await hear(client, ErrorReported)).all(ErrorReported)
+        assert isinstance(error, ErrorReported)
+        assert error.code == "unsupported_audio_format"
+        client.update_session(ConfigPatch(turn_detection=TurnDetection(threshold=9)))
+        (error,) = (await hear(client, ErrorReported)).all(ErrorReported)
+        assert isinstance(error, ErrorReported)
+        assert error.code == "unsupported_turn_detection"
+        client.update_session(ConfigPatch())
+        (updated,) = (await hear(client, ConfigUpdated)).all(ConfigUpdated)
+        assert isinstance(updated, ConfigUpdated)
+        assert updated.view == opened.view
+        with pytest.raises(Refused) as refused:
+            await InlineClient(here.hub, patch=wrong).__aenter__()
+        assert refused.value.code == "unsupported_audio_format"
+
+
+@rule("L14", "Q4.16")
+async def test_a_signal_may_end_the_session() -> None:
+    async with world(EchoStage()) as here, InlineClient(here.hub, patch=same_rate()) as client:
+        client.signal_turn("timeout")
+        listener = await hear(client, SessionClosed)
+        assert listener.names[-2:] == ["TurnSignalled", "SessionClosed"]
+        await client.attachment.wait_ended()
+        assert here.hub.statistics().admitted == 0
 
 
 @rule("D34", "P49")

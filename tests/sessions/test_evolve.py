@@ -30,12 +30,13 @@ def test_events_that_only_tell_move_nothing_but_time_and_number(kind: type[ev.Pu
         ev.ListenDecided(number=1, count=1, session="s", epoch=0, reason="r"),
         ev.ItemRetrieved(number=1, count=1, item=Message(id="i", role="user")),
         ev.OutputCleared(number=1, count=1, response_id=None, asked=True),
+        ev.ActivityNoted(),
     ]
     (event,) = [event for event in examples if type(event) is kind]
     world = World()
     evolve(world.session, event, 5)
     fresh = World().session
-    fresh.now, fresh.next_number = 5, 2
+    fresh.now, fresh.next_number = 5, 2 if isinstance(event, ev.PublicEvent) else 1
     if kind in ACTIVITY:
         fresh.lease.last_activity = 5
     assert core.dump(world.session) == core.dump(fresh)

@@ -1,7 +1,7 @@
 """Any interleaving of clients, stages, timers and restarts: the rules of BEHAVIOURS P hold at every step."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 from hypothesis import settings
@@ -18,7 +18,7 @@ from antiphon.sessions.ending import newest_answer
 from antiphon.sessions.view import next_deadline
 
 from tests.rules import rule as holds
-from tests.sessions.world import FRAME, OUT, QUICK_VAD, WALL, World, token
+from tests.sessions.world import FRAME, OUT, QUICK_VAD, REMEMBERING, WALL, World, token
 
 LIMITS = Limits(
     grace_ms=3_000,
@@ -38,6 +38,13 @@ DETECTIONS: list[TurnDetection | None] = [
 ]
 OVERLAPS: tuple[cmd.OverlapAction, ...] = ("barge_in", "listen", "continue", "drop")
 WORDS = ["", "Well, ", "all is well", ". And you?", " word"]
+SIGNALS: tuple[cmd.Signal, ...] = (
+    "user_started",
+    "user_committed",
+    "assistant_started",
+    "assistant_done",
+    "playback_ack",
+)
 SCORES = st.lists(st.sampled_from([0, 400, 600, 990]), max_size=20).map(tuple)
 
 HELD = (
@@ -110,6 +117,13 @@ def patches(pick: Pick) -> ConfigPatch:
         st.sampled_from(
             [
                 ConfigPatch(instructions="Be brief."),
+                ConfigPatch(instructions="", tools="[]", metadata=None),
+                ConfigPatch(tools='[{"type":"function","name":"f"}]'),
+                ConfigPatch(voice=None, speed=9.0),
+                ConfigPatch(input_format=AudioFormat("wav", 24_000)),
+                ConfigPatch(echo={"tracing": '"auto"'}, unknown={"theme": "1"}),
+                ConfigPatch(echo={"tracing": "null"}),
+                ConfigPatch(turn_detection=TurnDetection(threshold=-1)),
                 ConfigPatch(voice="alloy"),
                 ConfigPatch(voice="nobody"),
                 ConfigPatch(model="another"),
@@ -161,6 +175,7 @@ class SessionMachine(RuleBasedStateMachine):
             resumable=resumable,
             limits=LIMITS,
             capabilities=able,
+            plugins=REMEMBERING,
         )
         self.seq: int | None = None
         self.requests: list[str] = []
@@ -308,6 +323,24 @@ class SessionMachine(RuleBasedStateMachine):
     @precondition(connected)
     def update(self, data: st.DataObject) -> None:
         self.give(cmd.UpdateSession(**self.sent(data.draw), patch=patches(data.draw)))
+
+    @rule(data=st.data(), text=st.sampled_from(["", "And this.", "x" * 60_000]))
+    @precondition(connected)
+    def write(self, data: st.DataObject, text: str) -> None:
+        self.give(cmd.AppendText(**self.sent(data.draw), text=text))
+
+    @rule(
+        data=st.data(),
+        signal=st.sampled_from([*SIGNALS, *SIGNALS, *get_args(cmd.Signal)]),
+        ms=st.sampled_from([0, 400]),
+    )
+    @precondition(connected)
+    def tell(self, data: st.DataObject, signal: cmd.Signal, ms: int) -> None:
+        """Say what the client sees of the turn; seldom, that it is over."""
+        played = (
+            cmd.AckPlayback(attachment=self.world.attachment, played_ms=ms) if signal == "playback_ack" else None
+        )
+        self.give(cmd.SignalTurn(**self.sent(data.draw), signal=signal, playback=played))
 
     # -- stories, so that most sessions get somewhere --------------------------------------------------------
 

@@ -6,11 +6,14 @@ from msgspec import Struct, field
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events import ids
+from antiphon.events.config import SessionConfig, overlap_policy
+from antiphon.events.errors import CODES
 from antiphon.events.items import FunctionCall, Message
 from antiphon.events.log import Transaction, canonical, decode, encode
 from antiphon.sessions import core
 from antiphon.sessions.phases import LIVE
 from antiphon.sessions.playback import prefix_of, waits_until
+from antiphon.sessions.plugins import REGISTRY, Registry
 from antiphon.sessions.state import Playout
 
 from tests.sessions.watch_work import WatchWork
@@ -45,6 +48,9 @@ class Before(Struct, frozen=True):
     attached: bool
     responses: int
     order: tuple[str, ...]
+    config: SessionConfig
+    config_generation: int
+    locked: bool
     cursors: dict[str, tuple[int, int]]
 
 
@@ -60,6 +66,9 @@ def look(session: core.Session) -> Before:
         attached=session.lease.attached,
         responses=session.counters.responses,
         order=tuple(session.conversation.order),
+        config=session.config,
+        config_generation=session.config_generation,
+        locked=session.locked,
         cursors={key: (p.played_ms, p.committed_ms) for key, p in session.playouts.items()},
     )
 
@@ -70,6 +79,7 @@ class Watch(Struct):
     `twin` is folded from the encoded log, beside the live session; `snapshot` restarts it now and then.
     """
 
+    plugins: Registry = field(default_factory=lambda: REGISTRY)
     twin: core.Session = field(default_factory=core.new)
     number: int = 1
     out: int = 0
@@ -90,9 +100,11 @@ class Watch(Struct):
             self._response(before, transaction, index, event)
         self._epoch(before, session, transaction)
         self._lease(before, session, transaction)
+        self._config(before, session, transaction)
         self._input(session, transaction)
         self._overlap(before, session, transaction)
         self._refusal(before, session, transaction)
+        self._codes(transaction)
         self._conversation(session)
         self._playback(before, session, transaction)
         self._requests(session, transaction)
@@ -379,6 +391,12 @@ class Watch(Struct):
 
     # -- P32 -------------------------------------------------------------------------------------------------
 
+    def _codes(self, transaction: Transaction) -> None:
+        for event in transaction.events:
+            if isinstance(event, ev.ErrorReported) and not isinstance(transaction.command, cmd.StageFailed):
+                assert event.code in CODES, "O3: a code that is in no table"
+                assert event.message
+
     def _refusal(self, before: Before, session: core.Session, transaction: Transaction) -> None:
         kinds = {type(event) for event in transaction.events}
         if not kinds <= {ev.ErrorReported, ev.CommandSequenced, ev.AttachmentConfirmed}:
@@ -432,6 +450,26 @@ class Watch(Struct):
             assert entry.heard == limit, "P39"
         assert isinstance(entry.item, Message)
         assert entry.item.status != "in_progress"
+
+    # -- configuration: A20, L2, L8, L13 ---------------------------------------------------------------------
+
+    def _config(self, before: Before, session: core.Session, transaction: Transaction) -> None:
+        published = [event for event in transaction.events if isinstance(event, ev.ConfigUpdated)]
+        generations = [event.generation for event in published]
+        known = before.config_generation
+        assert generations == list(range(known + 1, known + 1 + len(published))), "A20"
+        assert session.config_generation == known + len(published), "A20"
+        for event in published:
+            assert event.view.config == event.config == session.config, "L13"
+        if not published and not isinstance(transaction.command, cmd.OpenSession):
+            assert session.config == before.config, "L2: a configuration changed without being published"
+        assert session.config.overlap_policy == overlap_policy(session.config.turn_detection), "WIRE 4.5"
+        assert session.locked >= before.locked, "L8: the lock survives"
+        if before.locked:
+            model = self.plugins[session.plugin]
+            assert model.baked(session.config) == model.baked(before.config), "L8"
+        if session.locked:
+            assert session.capabilities.core_resumable_request, "Q4.23"
 
     # -- requests: P4, P13 -----------------------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ class WatchWork(Struct):
                 resident = event.response_id is None
                 assert name is not None, "P14: a name that nobody can read"
                 assert (name.session, name.epoch) == (session.id, event.epoch), "P14"
-                assert (name.turn is None) == resident, "A11: who is resident names no turn"
+                assert (name.turn is None and name.aside is None) == resident, "A11: who is resident names no turn"
                 assert event.request not in before.requests, "A10: a name is used again"
                 self.submitted.add(event.request)
         working = {name: known for name, known in session.requests.items() if known.phase in LIVE}

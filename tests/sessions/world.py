@@ -20,8 +20,9 @@ from antiphon.events.config import (
 from antiphon.events.items import FunctionOutput, Item, Message, TextPart, text_of
 from antiphon.events.log import Transaction
 from antiphon.sessions import core
+from antiphon.sessions.models.base import Baked, TurnModel, locked_instructions, locked_tools
 from antiphon.sessions.phases import LIVE
-from antiphon.sessions.plugins import REGISTRY, Registry
+from antiphon.sessions.plugins import ECHO, REGISTRY, Registry
 from antiphon.sessions.view import prompt
 
 from tests.sessions.watch import Watch, look
@@ -38,6 +39,25 @@ WALL = 1_800_000_000_000_000
 
 QUICK_VAD = TurnDetection(silence_duration_ms=320, min_speech_duration_ms=64)
 """Starts after two frames, stops after ten."""
+
+
+class Remembering(TurnModel, frozen=True, kw_only=True):
+    """A model that has instructions, tools and voice in its memory once it listens."""
+
+    def baked(self, config: SessionConfig) -> tuple[Baked, ...]:
+        voice = Baked("voice", config.voice, "voice_update_unsupported", "session.audio.output.voice")
+        return locked_instructions(config), locked_tools(config), voice
+
+
+REMEMBERING: Registry = {
+    **REGISTRY,
+    "echo": Remembering(
+        name=ECHO.name,
+        version=ECHO.version,
+        capabilities=ECHO.capabilities,
+    ),
+}
+"""The shipped models, but the echo has a memory."""
 
 
 def token(generation: int) -> str:
@@ -74,7 +94,7 @@ class World:
         self.plugins = plugins
         self.session = core.new()
         self.log: list[Transaction] = []
-        self.watch = Watch()
+        self.watch = Watch(plugins)
         self.now = 0
         self.controls = 0
         self.opening = cmd.OpenSession(

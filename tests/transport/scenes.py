@@ -110,7 +110,10 @@ EVENTS: list[ev.PublicEvent] = [
     OPENED,
     RESUMED,
     ev.SessionTouched(number=1, count=1, session=SESSION),
-    ev.ConfigUpdated(number=1, count=1, config=VIEW.config, view=VIEW),
+    ev.ConfigUpdated(number=1, count=1, generation=1, config=VIEW.config, view=VIEW),
+    ev.TurnSignalled(
+        number=1, count=1, session=SESSION, epoch=0, signal="user_started", turn_state="user_speaking"
+    ),
     ev.SessionClosed(number=1, count=1, session=SESSION, reason="client_close", expired=False),
     ev.SessionClosed(number=1, count=1, session=SESSION, reason="idle_ttl_expired", expired=True),
     ev.ErrorReported(number=1, count=1, code="bad_event", message="m", param="p", detail="missing"),

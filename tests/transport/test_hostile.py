@@ -184,8 +184,30 @@ ROWS: list[Row] = [
         "invalid_type",
         "response.metadata",
     ),
-    (event("input.text.append", text="x"), "unsupported", "unsupported", "type"),
-    (event("turn.signal", event="user_started"), "unsupported", "unsupported", "type"),
+    (event("input.text.append"), "bad_event", "missing_required_parameter", "text"),
+    (event("push_text", text=5), "bad_event", "invalid_type", "text"),
+    (event("input_text.append", text=""), "bad_event", "invalid_value", "text"),
+    (event("turn.signal"), "bad_event", "missing_required_parameter", "event"),
+    (event("turn.signal", event=5), "bad_event", "invalid_type", "event"),
+    (event("signal_turn", event=None), "bad_event", "invalid_type", "event"),
+    (event("turn.signal", event="applause"), "bad_event", "invalid_value", "event"),
+    (event("turn.signal", event="session.close"), "bad_event", "invalid_value", "event"),
+    (event("turn.signal", event="session.update"), "bad_event", "missing_required_parameter", "payload"),
+    (event("turn.signal", event="session.update", payload=5), "bad_event", "invalid_type", "payload"),
+    (event("turn.signal", event="response.cancel", payload=[]), "bad_event", "invalid_type", "payload"),
+    (event("turn.signal", event="playback_ack"), "bad_event", "missing_required_parameter", "payload.played_ms"),
+    (
+        event("turn.signal", event="session.update", payload={"turn_detection": 5}),
+        "unsupported_turn_detection",
+        "invalid_value",
+        "session.turn_detection",
+    ),
+    (
+        event("turn.signal", event="response.cancel"),
+        "response_not_active",
+        "response_cancel_not_active",
+        None,
+    ),
 ]
 
 

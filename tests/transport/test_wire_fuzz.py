@@ -36,8 +36,23 @@ KEYS = [
     "session", "response", "item", "audio", "input", "output", "format", "rate", "turn_detection", "type", "tools",
     "content", "role", "metadata", "vad", "sample_rate_hz", "item_id", "played_ms", "audio_end_ms", "voice",
     "extra_body", "tool_choice", "video_frames", "max_slice_nums", "client_seq", "event_id", "name", "text", "x",
+    "event", "payload",
 ]  # fmt: skip
-WORDS = ["server_vad", "message", "user", "pcm16", "audio/pcm", "function", "AAAA", "", "inf", "auto"]
+WORDS = [
+    "server_vad",
+    "message",
+    "user",
+    "pcm16",
+    "audio/pcm",
+    "function",
+    "AAAA",
+    "",
+    "inf",
+    "auto",
+    "barge_in",
+    "close",
+    "session.update",
+]
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(WORDS) | st.text(max_size=20)
 values = st.recursive(

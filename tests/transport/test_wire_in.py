@@ -205,7 +205,7 @@ REFUSALS: list[Refusal] = [
     ({"type": 5}, "bad_event", "type", "wrong_type"),
     ({"type": "session.destroy"}, "unknown_event", "type", None),
     ({"type": "__proto__"}, "unknown_event", "type", None),
-    ({"type": "turn.signal", "event": "x"}, "unsupported", "type", None),
+    ({"type": "turn.signal", "event": "x"}, "bad_event", "event", "value"),
     ({"type": "session.heartbeat", "event_id": 5}, "bad_event", "event_id", "wrong_type"),
     ("[" * 100_000 + "]" * 100_000, "invalid_json", None, None),
     ('{"type":"session.heartbeat","x":' + "[" * 65 + "]" * 65 + "}", "invalid_json", None, None),
@@ -390,7 +390,77 @@ def test_in_the_duplex_dialect_the_event_may_be_the_session_itself() -> None:
 
 
 def test_every_client_event_of_the_contract_is_known() -> None:
-    assert len(EVENT_NAMES) == 22
+    assert len(EVENT_NAMES) == 27
+
+
+SIGNALS: list[tuple[dict[str, object], dict[str, object]]] = [
+    ({"event": "input.cancel"}, {"type": "input.cancel"}),
+    ({"event": "barge_in", "payload": None}, {"type": "barge_in"}),
+    (
+        {"event": "response.cancel", "payload": {"response_id": "resp_1", "type": "x", "event_id": "y"}},
+        {"type": "response.cancel", "response_id": "resp_1"},
+    ),
+    (
+        {"event": "session.update", "payload": {"instructions": "Be brief.", "type": "realtime"}},
+        {"type": "session.update", "session": {"instructions": "Be brief.", "type": "realtime"}},
+    ),
+    (
+        {"event": "conversation.item.create", "payload": {"item": {"type": "message", "role": "user"}}},
+        {"type": "conversation.item.create", "item": {"type": "message", "role": "user"}},
+    ),
+    (
+        {"event": "conversation.item.retrieve", "payload": {"item_id": "i"}},
+        {"type": "conversation.item.retrieve", "item_id": "i"},
+    ),
+    (
+        {"event": "conversation.item.delete", "payload": {"item_id": "i"}},
+        {"type": "conversation.item.delete", "item_id": "i"},
+    ),
+    (
+        {"event": "conversation.item.truncate", "payload": {"item_id": "i", "audio_end_ms": 5}},
+        {"type": "conversation.item.truncate", "item_id": "i", "audio_end_ms": 5},
+    ),
+]
+
+
+@rule("L14")
+@pytest.mark.parametrize("name", ["turn.signal", "signal_turn"])
+@pytest.mark.parametrize(("signal", "event"), SIGNALS, ids=[str(row[0]["event"]) for row in SIGNALS])
+def test_l14_an_alias_is_exactly_the_event_that_it_stands_for(
+    name: str, signal: dict[str, object], event: dict[str, object]
+) -> None:
+    own = {"event_id": "e", "client_seq": 3}
+    assert read({"type": name, **own, **signal}) == read({**event, **own})
+
+
+@rule("L14")
+def test_l14_signals_of_their_own() -> None:
+    for word in ("user_started", "user_committed", "assistant_started", "assistant_done", "timeout", "close"):
+        command = read({"type": "turn.signal", "event_id": "e", "event": word, "payload": {"x": 1}})
+        assert isinstance(command, cmd.SignalTurn)
+        assert (command.signal, command.event_id, command.playback) == (word, "e", None)
+    command = read({"type": "turn.signal", "event": "playback_ack", "payload": {"played_ms": 7, "type": "x"}})
+    assert command == cmd.SignalTurn(
+        attachment=3, signal="playback_ack", playback=cmd.AckPlayback(attachment=3, played_ms=7)
+    )
+
+
+@rule("L15")
+def test_l15_no_signal_reaches_a_model_that_takes_none() -> None:
+    for word in ("user_started", "barge_in", "close"):
+        with pytest.raises(WireError) as caught:
+            decode(
+                json.dumps({"type": "turn.signal", "event_id": "e", "event": word}),
+                Reading(dialect="duplex", attachment=3, signals=False),
+            )
+        assert (caught.value.code, caught.value.param, caught.value.event_id) == ("unsupported", "event", "e")
+
+
+@pytest.mark.parametrize("name", ["input.text.append", "input_text.append", "push_text"])
+def test_wire_2_15_text_for_the_turn(name: str) -> None:
+    assert read({"type": name, "text": "Look.", "event_id": "e"}) == cmd.AppendText(
+        attachment=3, event_id="e", text="Look."
+    )
 
 
 DEPENDENT = [

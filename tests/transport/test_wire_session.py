@@ -2,15 +2,18 @@
 
 import json
 
+import msgspec
 import pytest
 from msgspec import UNSET, Raw
 
 from antiphon.events.audio import AudioFormat
 from antiphon.events.config import Dialect, SessionConfig, TurnDetection, merged
 from antiphon.transport.wire_errors import WireError
-from antiphon.transport.wire_session import patch_from
+from antiphon.transport.wire_session import LARGEST_UNKNOWN, MOST_UNKNOWN, patch_from
+from antiphon.transport.wire_view import SHOWN, shown_session
 
 from .configs import initial
+from .scenes import VIEW
 from tests.rules import rule
 
 VAD = TurnDetection()
@@ -157,11 +160,133 @@ def test_the_overlap_policy_is_what_the_client_said(session: dict[str, object], 
     assert patch_from(Raw(json.dumps(session).encode()), initial("ga"), "ga").overlap_policy == policy
 
 
-def test_echoed_fields_are_kept_as_text_and_tracing_only_once() -> None:
+def test_echoed_fields_are_kept_as_text() -> None:
     config = patched({"tracing": "auto", "include": ["item.input_audio_transcription.logprobs"]})
     assert config.echo["tracing"] == '"auto"'
     assert patched({"tracing": "auto"}, before=config) == config
-    assert refused({"tracing": None}, before=config) == ("bad_event", "session.tracing", "value")
+    assert patched({"tracing": None}, before=config).echo["tracing"] == "null"
+
+
+def shown(config: SessionConfig, dialect: Dialect) -> dict[str, object]:
+    view = msgspec.structs.replace(VIEW, dialect=dialect, config=config)
+    made: dict[str, object] = json.loads(bytes(shown_session(view)))
+    return made
+
+
+TOLD: dict[str, object] = {
+    "instructions": "Be brief.",
+    "audio": {
+        "input": {
+            "noise_reduction": {"type": "near_field", "strength": 0.5},
+            "transcription": {"model": "m", "languages": ["en", "de"], "keywords": ["Antiphon"], "delay": "low"},
+            "turn_detection": {"type": "server_vad", "silence_duration_ms": 900},
+        },
+        "output": {"voice": "default", "speed": 1.2},
+    },
+    "tools": [{"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}}],
+    "tool_choice": {"type": "function", "name": "f"},
+    "metadata": {"a": "1"},
+    "include": ["item.input_audio_transcription.logprobs"],
+    "prompt": {"id": "p", "variables": {"x": 1}},
+    "tracing": {"workflow_name": "w"},
+    "truncation": {"type": "retention_ratio", "retention_ratio": 0.5, "token_limits": {"post_instructions": 9}},
+    "reasoning": {"effort": "low"},
+    "parallel_tool_calls": False,
+    "max_output_tokens": 99,
+    "temperature": 0.5,
+    "initial_user_text": "Hi.",
+    "theme": {"dark": True},
+}
+
+
+@rule("L7", "L13", "Q4.22", "A1")
+@pytest.mark.parametrize("dialect", ["ga", "beta", "duplex"])
+@pytest.mark.parametrize("told", [{}, TOLD], ids=["default", "everything"])
+@pytest.mark.parametrize("more", [{}, {"input_audio_format": "g711_ulaw", "output_audio_format": "g711_alaw"}])
+def test_l7_a_session_object_that_is_echoed_back_changes_nothing(
+    dialect: Dialect, told: dict[str, object], more: dict[str, object]
+) -> None:
+    config = patched({**told, **more}, dialect)
+    before = shown(config, dialect)
+    again = patched({**before, "id": "of another", "state": "closed", "epoch": 9}, dialect, config)
+    assert shown(again, dialect) == before
+
+
+@rule("L7", "Q4.22")
+@pytest.mark.parametrize(
+    "partial",
+    [
+        {"audio": {}},
+        {"audio": {"input": {}}},
+        {"audio": {"input": {"format": {"type": "audio/pcm"}}, "output": {}}},
+        {"audio": {"output": {"speed": 1.2}}},
+        {"extra_body": {}},
+        {"speed": 1.2},
+        {"theme": {"dark": True}},
+    ],
+    ids=str,
+)
+def test_l7_mentioning_a_part_forgets_nothing_of_the_rest(partial: dict[str, object]) -> None:
+    config = patched(TOLD)
+    assert shown(patched(partial, before=config), "duplex") == shown(config, "duplex")
+
+
+@rule("L7")
+def test_l7_null_clears_the_optional_fields() -> None:
+    nulls = dict.fromkeys(
+        ("instructions", "voice", "tools", "tool_choice", "metadata", "include", "prompt", "tracing", "reasoning")
+    )
+    cleared = {
+        **nulls,
+        "audio": {"input": {"transcription": None, "noise_reduction": None}},
+        "max_output_tokens": None,
+        "temperature": None,
+    }
+    now = shown(patched(cleared, before=patched(TOLD)), "duplex")
+    empty = shown(patched({}), "duplex")
+    for key in (*nulls, "input_audio_transcription", "input_audio_noise_reduction", "max_tokens", "temperature"):
+        assert now[key] == empty[key], key
+    assert patch_from(Raw(b'{"voice":null}'), initial("ga"), "ga").voice is None
+
+
+@rule("L13")
+def test_l13_fields_that_nobody_knows_are_shown_again_within_bounds() -> None:
+    config = patched({"theme": {"dark": True}, "resume_token": "secret", "ref_audio": None, "x": 1})
+    assert config.unknown == {"theme": '{"dark": true}', "x": "1"}
+    more = patched({"x": 2, "y": None}, before=config)
+    assert more.unknown == {"theme": '{"dark": true}', "x": "2", "y": "null"}
+    assert patched({"z": "z" * LARGEST_UNKNOWN}, before=config).unknown == config.unknown
+    assert patched({f"k{n}": n for n in range(MOST_UNKNOWN)}, before=config).unknown == config.unknown
+
+
+@rule("L13")
+def test_l13_what_is_shown_and_what_is_not() -> None:
+    config = patched({**TOLD, "extra_body": {"top_p": 0.5, "auto_response": True}})
+    now = shown(config, "duplex")
+    assert set(now) == SHOWN | {"theme"}
+    assert now["theme"] == {"dark": True}
+    assert not {"extra_body", "resume_token", "ref_audio", "top_p"} & set(now)
+    assert set(CONTRACT.split()) == SHOWN
+
+
+CONTRACT = """
+    id object type model expires_at output_modalities modalities instructions audio input_audio_format
+    output_audio_format voice speed turn_detection input_audio_transcription input_audio_noise_reduction tools
+    tool_choice parallel_tool_calls max_output_tokens max_response_output_tokens max_tokens temperature truncation
+    include prompt tracing reasoning metadata initial_user_text response_format idle_timeout_s overlap_policy
+    overlap_short_ack_ms overlap_barge_in_ms overlap_silence_rms playback_commit_policy state turn_state epoch
+    turn_id active_request_id active_response_id active_response_turn_id playback capabilities
+"""
+"""The keys of the session object (WIRE 1.6)."""
+
+
+@rule("L7")
+def test_l7_extras_are_merged_key_by_key() -> None:
+    config = patched({"extra_body": {"top_p": 0.5, "top_k": 3}})
+    assert patched({"extra_body": {"top_k": None, "seed": 1}}, before=config).extras == {
+        "top_p": "0.5",
+        "seed": "1",
+    }
 
 
 def test_dialects_without_the_extensions_ignore_them() -> None:
