@@ -14,6 +14,7 @@ from .cursor import Cursor, Patience
 from .errors import Refused
 from .feed import Feed
 from .ingress import AppendRequest, Deferred, Ingress
+from .item_request import ItemRequest
 from .outcome import Outcome
 from .published import Published
 from .runner import Runner
@@ -104,6 +105,12 @@ class Attachment:
         if self.current:
             self.heard()
             self._serving.ingress.append(self.generation, request, self._refuse)
+
+    def create(self, request: ItemRequest) -> None:
+        """Give the session an item that brings sound or pictures along."""
+        if self.current:
+            self.heard()
+            self._serving.ingress.create(self.generation, request, self._refuse)
 
     def defer(self, request: Deferred) -> None:
         """Give the session what can be understood only when the updates before it are decided."""

@@ -16,7 +16,7 @@ from antiphon.events.effects import (
     ReleaseRequests,
     SubmitToStage,
 )
-from antiphon.events.items import AudioPart, Message
+from antiphon.events.items import AudioPart, ImagePart, Message, TextPart
 from antiphon.events.log import LogError, Samples
 
 from .host import PipelineHost, Sound
@@ -35,13 +35,17 @@ def wanted(effect: AnyEffect) -> list[SampleRef]:
                 for item in payload.items
                 if isinstance(item, Message)
                 for part in item.content
-                if isinstance(part, AudioPart) and part.ref is not None and part.transcript is None
+                if not isinstance(part, TextPart) and part.ref is not None and _needed(part)
             ]
             return [*parts, *payload.frames]
         case FeedStage():
             return [*effect.refs, *effect.frames]
         case _:
             return []
+
+
+def _needed(part: AudioPart | ImagePart) -> bool:
+    return isinstance(part, ImagePart) or part.transcript is None
 
 
 class Desk:

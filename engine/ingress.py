@@ -23,6 +23,7 @@ from antiphon.events.config import SessionConfig
 
 from .errors import Refused
 from .inbox import CLEARING, CLIENT_INBOX, REFUSALS_INBOX, URGENT_INBOX, place, urgent
+from .item_request import ItemRequest, placed
 from .pcm import Resampler, decode, level
 from .runner import Runner
 from .scoring import RATE as SCORING_RATE
@@ -139,6 +140,26 @@ class Ingress:
             )
         else:
             self._append(attachment, request, refuse)
+
+    def create(self, attachment: int, request: ItemRequest, refuse: Refuse) -> None:
+        """Take an item that brings sound or pictures along; refused as a whole, or taken as a whole."""
+        command = request.command
+        no_room = self._no_room(request.size)
+        if no_room is not None:
+            refuse(no_room, *_names(command))
+        elif self._updating:
+            self._hold(lambda: self._create(attachment, request, refuse), request.size)
+        else:
+            self._create(attachment, request, refuse)
+
+    def _create(self, attachment: int, request: ItemRequest, refuse: Refuse) -> None:
+        session = self._runner.session
+        try:
+            command, data = placed(request, session.config, session.capabilities.input_format)
+        except Refused as refused:
+            refuse(refused, *_names(request.command))
+            return
+        self._leave(command, data, request.size)
 
     def defer(self, request: Deferred, refuse: Refuse) -> None:
         """Let a request be understood: now, or behind the updates that are not decided yet."""

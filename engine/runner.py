@@ -11,7 +11,8 @@ from msgspec import Struct
 from antiphon.events.audio import SampleRef
 from antiphon.events.commands import AnyCommand, OpenSession, StartRunner, Tick
 from antiphon.events.effects import AnyEffect
-from antiphon.events.events import AnyEvent, AudioDelta, AudioReceived, ResponseEnded
+from antiphon.events.events import AnyEvent, AudioDelta, AudioReceived, ItemCreated, ResponseEnded
+from antiphon.events.items import pieces
 from antiphon.events.log import EventLog, LogError, Samples, SampleWrite, Snapshot, Transaction
 from antiphon.sessions import core
 from antiphon.sessions.plugins import Registry
@@ -251,7 +252,7 @@ class Runner:
             core.evolve(session, event, at)
         effects: list[AnyEffect] = []
         for event in events:
-            effects += core.react(session, event)
+            effects += core.react(session, event, self._plugins)
         writes, shown = self._place(events, sound)
         entry = published(transaction, shown, session.epoch)
         self._pending.append(_Pending(entry, session.next_number - 1, reply, []))
@@ -276,6 +277,14 @@ class Runner:
                 ref = event.ref
                 data = sound if ref.size == len(sound) else sound[at : at + ref.size]
                 self._window.append(ref, data)
+            elif type(event) is ItemCreated:
+                for part in pieces(event.item):
+                    data = sound[at : at + part.size]
+                    at += part.size
+                    if part.ref is not None:
+                        self._window.keep(part.ref, data)
+                        writes.append(SampleWrite(part.ref, data))
+                continue
             else:
                 continue
             at += ref.size

@@ -11,7 +11,7 @@ from anyio import to_thread
 from antiphon.events.audio import SampleRef
 from antiphon.events.log import SampleWrite, Unavailable, UnknownSession
 
-_STREAMS = ("in", "out")
+_STREAMS = ("in", "out", "img", "ref", "item")
 
 
 def check_sizes(writes: Sequence[SampleWrite]) -> None:

@@ -40,11 +40,12 @@ class AudioFormat(Struct, frozen=True, gc=False):
 class SampleRef(Struct, frozen=True, gc=False):
     """A span of a session's sample stream; `start` and `size` count bytes.
 
-    The streams are the sound that came `in` and went `out`, pictures of the camera, `img`, and reference audio,
-    `ref`. The position is decided by the core from its own counter; the bytes lie beside the log.
+    The streams are the sound that came `in` and went `out`, pictures of the camera, `img`, reference audio, `ref`,
+    and what came as parts of items, `item`: sound and pictures. The position is decided by the core from its own
+    counter; the bytes lie beside the log.
     """
 
-    stream: Literal["in", "out", "img", "ref"]
+    stream: Literal["in", "out", "img", "ref", "item"]
     start: int
     size: int
 

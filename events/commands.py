@@ -203,7 +203,10 @@ class CancelInput(ClientCommand, frozen=True, kw_only=True):
 
 
 class CreateItem(ClientCommand, frozen=True, kw_only=True):
-    """Add an item. An empty `item.id` asks for one; `previous_item_id` None appends, `root` prepends."""
+    """Add an item. An empty `item.id` asks for one; `previous_item_id` None appends, `root` prepends.
+
+    The bytes of its sound and pictures travel beside the command, one behind the other, in the order of its parts.
+    """
 
     item: Item
     previous_item_id: str | None = None

@@ -228,3 +228,5 @@ class Limits(Struct, frozen=True, kw_only=True):
     pending_commits: int = 4
     min_commit_ms: int = 0
     items: int = 4096
+    images: int = 8
+    image_bytes: int = 4 * 1024 * 1024

@@ -7,6 +7,8 @@ from msgspec import Struct
 from .audio import SampleRef
 
 Role = Literal["user", "assistant", "system"]
+Detail = Literal["auto", "low", "high"]
+"""How closely a model shall look at a picture."""
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 
 
@@ -16,17 +18,28 @@ class TextPart(Struct, frozen=True, tag="text"):
     text: str
 
 
-class AudioPart(Struct, frozen=True, tag="audio"):
+class AudioPart(Struct, frozen=True, tag="audio", omit_defaults=True):
     """Sound and what was said in it. `ref` None: only the words are known. `rate` in Hz; pcm16 unless the
-    response's format said otherwise."""
+    response's format said otherwise. `size`: in a command, how many bytes beside it are this part's sound."""
 
     transcript: str | None = None
     ref: SampleRef | None = None
     rate: int = 16_000
     ms: int = 0
+    size: int = 0
 
 
-Part = TextPart | AudioPart
+class ImagePart(Struct, frozen=True, tag="image", omit_defaults=True):
+    """A picture of a user's message; `size` counts the bytes of its file. `ref` None: in a command, where the bytes
+    travel beside it."""
+
+    mime: Literal["image/jpeg", "image/png"]
+    size: int
+    ref: SampleRef | None = None
+    detail: Detail = "auto"
+
+
+Part = TextPart | AudioPart | ImagePart
 
 
 class Message(Struct, frozen=True, tag="message", kw_only=True):
@@ -76,12 +89,28 @@ def counts(item: Item) -> bool:
     return not isinstance(item, Message) or item.role == "user"
 
 
+def pieces(item: Item) -> list[AudioPart | ImagePart]:
+    """Return the parts of an item whose bytes travel beside it, in order."""
+    if not isinstance(item, Message):
+        return []
+    return [part for part in item.content if not isinstance(part, TextPart) and part.size]
+
+
+def _words(part: Part) -> str:
+    match part:
+        case TextPart(text=text):
+            return text
+        case AudioPart(transcript=transcript):
+            return transcript or ""
+        case ImagePart():
+            return ""
+
+
 def text_of(item: Item) -> str:
     """Return the words of an item: texts and transcripts of a message, joined by a space; else its payload."""
     match item:
         case Message(content=content):
-            words = (part.text if isinstance(part, TextPart) else part.transcript or "" for part in content)
-            return " ".join(word for word in words if word)
+            return " ".join(word for word in map(_words, content) if word)
         case FunctionCall(arguments=arguments):
             return arguments
         case FunctionOutput(output=output):

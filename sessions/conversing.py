@@ -6,7 +6,17 @@ import msgspec
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
-from antiphon.events.items import FunctionCall, FunctionOutput, Item
+from antiphon.events.audio import SampleRef
+from antiphon.events.items import (
+    FunctionCall,
+    FunctionOutput,
+    ImagePart,
+    Item,
+    Message,
+    Part,
+    TextPart,
+    pieces,
+)
 
 from .answering import answer
 from .draft import Draft
@@ -19,7 +29,7 @@ _ITEM_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 def create_item(draft: Draft, command: cmd.CreateItem) -> None:
     """Add an item; all checks come before anything is stored (WIRE 7.2)."""
     session = draft.session
-    item = _checked(draft, command.item)
+    item = _placed(session, _checked(draft, command.item))
     previous = _place(session, command.previous_item_id)
     draft.emit(ev.ItemCreated(number=draft.number, count=3, item=item, previous_item_id=previous))
     if isinstance(item, FunctionOutput) and draft.session.turn.absorbs:
@@ -39,7 +49,41 @@ def _checked(draft: Draft, item: Item) -> Item:
         refuse("bad_event", "There is already a call of this id.", "item.call_id", "value")
     if isinstance(item, FunctionOutput):
         _check_output(session, item)
+    elif isinstance(item, Message):
+        _check_images(session, item)
     return item
+
+
+def _check_images(session: Session, item: Message) -> None:
+    """Accept the pictures of an item: of a user, for a model that sees, within the session's limits (J5)."""
+    if not any(isinstance(part, ImagePart) for part in item.content):
+        return
+    if item.role != "user" or not session.capabilities.supports_image_input:
+        refuse("unsupported", "This model takes no images.", "item.content")
+    limits = session.limits
+    known = [entry.item for entry in session.conversation.entries.values()]
+    images = [part for it in (*known, item) for part in pieces(it) if isinstance(part, ImagePart)]
+    if len(images) > limits.images or sum(part.size for part in images) > limits.image_bytes:
+        refuse(
+            "input_backpressure",
+            f"A conversation holds at most {limits.images} images of {limits.image_bytes} bytes together; "
+            "delete old items.",
+            "item.content",
+        )
+
+
+def _placed(session: Session, item: Item) -> Item:
+    """Return the item with the places that the bytes of its parts get in the `item` stream."""
+    if not isinstance(item, Message) or not pieces(item):
+        return item
+    at = session.conversation.attached
+    content: list[Part] = []
+    for part in item.content:
+        if not isinstance(part, TextPart) and part.size:
+            part = msgspec.structs.replace(part, ref=SampleRef("item", at, part.size))
+            at += part.size
+        content.append(part)
+    return msgspec.structs.replace(item, content=tuple(content))
 
 
 def _calls(session: Session) -> set[str]:

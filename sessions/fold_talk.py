@@ -3,7 +3,7 @@
 import msgspec
 
 from antiphon.events import events as ev
-from antiphon.events.items import AudioPart, Message, TextPart, counts
+from antiphon.events.items import AudioPart, Message, TextPart, counts, pieces
 
 from . import phases
 from .fold_calls import call_deleted, output_given, response_called
@@ -19,6 +19,7 @@ def item_created(session: Session, event: ev.ItemCreated) -> None:
     count_item(session, item.id)
     session.started = True
     insert(session, item, event.previous_item_id)
+    session.conversation.attached += sum(part.size for part in pieces(item))
     if counts(item):
         session.turn.unanswered += 1
         output_given(session, item)

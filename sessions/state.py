@@ -297,6 +297,8 @@ class Conversation(Struct):
 
     order: list[str] = field(default_factory=list[str])
     entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    attached: int = 0
+    """Bytes of the `item` stream."""
 
 
 class Request(Struct, frozen=True):
@@ -416,7 +418,9 @@ def copy(session: Session) -> Session:
     twin.others = {key: _copied(response) for key, response in session.others.items()}
     twin.playouts = {key: _copy.copy(playout) for key, playout in session.playouts.items()}
     twin.asides = {key: _copy.copy(playout) for key, playout in session.asides.items()}
-    twin.conversation = Conversation(list(session.conversation.order), dict(session.conversation.entries))
+    twin.conversation = Conversation(
+        list(session.conversation.order), dict(session.conversation.entries), session.conversation.attached
+    )
     twin.requests = dict(session.requests)
     twin.counters = _copy.copy(session.counters)
     twin.held = list(session.held)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from antiphon.events.audio import TextMark
 from antiphon.events.commands import StageCost, StageFinished, StageProduced, StageTranscribed, Usage
-from antiphon.events.items import AudioPart, FunctionCall, FunctionOutput, Item, Message, TextPart
+from antiphon.events.items import FunctionCall, FunctionOutput, ImagePart, Item, Message, Part, TextPart
 from antiphon.stages.base import AnyReport, Submit
 from antiphon.stages.chat_prompt import ChatMessage
 from antiphon.stages.clauses import ClauseCutter
@@ -128,14 +128,16 @@ class Turn:
     def _message(self, item: Item) -> ChatMessage | None:
         match item:
             case Message(role=role, content=content):
-                words = [
-                    part.text if isinstance(part, TextPart) else self._words_of(item.id, part) for part in content
-                ]
+                words = [self._words_of(item.id, part) for part in content]
                 return ChatMessage(role, " ".join(word for word in words if word))
             case FunctionCall() | FunctionOutput():
                 return None  # the shipped language model knows no tools
 
-    def _words_of(self, item_id: str, part: AudioPart) -> str:
+    def _words_of(self, item_id: str, part: Part) -> str:
+        if isinstance(part, TextPart):
+            return part.text
+        if isinstance(part, ImagePart):
+            return ""  # no stage of it sees
         if part.transcript is not None:
             return part.transcript
         if part.ref is None or self._stopped.is_set():

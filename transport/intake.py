@@ -5,6 +5,7 @@ from collections.abc import Callable
 from antiphon.engine.attachment import Attachment
 from antiphon.engine.errors import Refused
 from antiphon.engine.ingress import AppendRequest, Deferred
+from antiphon.engine.item_request import ItemRequest
 from antiphon.events.commands import CloseSession, ReportRefusal, SignalTurn
 from antiphon.events.config import SessionConfig
 
@@ -76,6 +77,8 @@ class Intake:
     def _carry_out(self, asked: Understood, size: int) -> None:
         if isinstance(asked, AppendRequest):
             self._attachment.append(asked)
+        elif isinstance(asked, ItemRequest):
+            self._attachment.create(asked)
         elif isinstance(asked, EventAck):
             self._acknowledge(asked)
         elif isinstance(asked, SessionResume):

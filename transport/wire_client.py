@@ -125,6 +125,9 @@ class PartIn(Struct, frozen=True, omit_defaults=True):
     detail: str | None = None
     format: str | None = None
     sample_rate_hz: Rate | None = None
+    is_speech: bool | None = None
+    speech: bool | None = None
+    speech_probability: Probability | None = None
 
 
 class ItemIn(Struct, frozen=True, omit_defaults=True):

@@ -1,4 +1,6 @@
-"""Camera frames on an append: what is accepted as one (WIRE 2.2)."""
+"""Pictures: camera frames on an append (WIRE 2.2), and images of items (WIRE 7.2)."""
+
+from typing import Literal
 
 import pybase64
 from msgspec import Raw
@@ -28,6 +30,36 @@ def check_frames(frames: list[str] | None, slices: Raw) -> None:
     for index, frame in enumerate(frames):
         if not _is_image(frame):
             raise _refusal("A frame is base64 of a JPEG or PNG image.", f"video_frames[{index}]")
+
+
+Mime = Literal["image/jpeg", "image/png"]
+
+_URLS: dict[str, tuple[Mime, bytes]] = {
+    "data:image/jpeg;base64,": ("image/jpeg", _SIGNATURES[0]),
+    "data:image/png;base64,": ("image/png", _SIGNATURES[1]),
+}
+
+
+def image_from(url: str, param: str) -> tuple[Mime, bytes]:
+    """Return the kind and the bytes of the image in a data URL (WIRE 7.2).
+
+    Raises:
+        WireError: `invalid_image`: it is no data URL of a JPEG or PNG, or its bytes are something else.
+    """
+    head, comma, body = url.partition(",")
+    known = _URLS.get(head + comma)
+    if known is None:
+        raise WireError("invalid_image", "An image is a data URL of a JPEG or PNG in base64.", param)
+    if len(body) > LONGEST_FRAME:
+        raise WireError("invalid_image", f"An image has at most {LONGEST_FRAME} characters of base64.", param)
+    mime, signature = known
+    try:
+        data = pybase64.b64decode(body, validate=True)
+    except ValueError:
+        raise WireError("invalid_image", "The image is not valid base64.", param) from None
+    if not data.startswith(signature):
+        raise WireError("invalid_image", f"The bytes are no {mime.removeprefix('image/').upper()} image.", param)
+    return mime, data
 
 
 def _is_image(frame: str) -> bool:

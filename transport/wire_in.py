@@ -12,7 +12,9 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from antiphon.engine.ingress import AppendRequest
+from antiphon.engine.item_request import ItemRequest
 from antiphon.events import commands
+from antiphon.events.audio import AudioFormat
 from antiphon.events.commands import CloseSession
 from antiphon.events.config import SessionConfig
 
@@ -21,7 +23,7 @@ from .wire_client import ABSENT, ClientEvent
 from .wire_errors import WireError, bad_value, missing, quoted, translate
 from .wire_formats import Spelled, SpelledRate, input_format
 from .wire_images import check_frames
-from .wire_items import item_from, unbase64
+from .wire_items import Pieces, item_from, unbase64
 from .wire_json import check, check_numbers, diagnose, invalid_json
 from .wire_read import Decoded, EventAck, Reading, SessionResume, Undecided, Understood
 from .wire_response import options_from
@@ -182,13 +184,31 @@ def _commit(event: given.CommitBuffer, reading: Reading) -> Decoded:
 
 
 def _create_item(event: given.ItemCreate, reading: Reading) -> Decoded:
-    return commands.CreateItem(
-        attachment=reading.attachment,
-        event_id=event.event_id,
-        client_seq=event.client_seq,
-        item=item_from(event.item),
-        previous_item_id=event.previous_item_id or None,
-    )
+    def build(config: SessionConfig) -> Understood:
+        def formatted(part: given.PartIn, path: str) -> AudioFormat | None:
+            name = Spelled(part.format, f"{path}.format") if part.format is not None else None
+            rate = None
+            if part.sample_rate_hz is not None:
+                rate = SpelledRate(part.sample_rate_hz, f"{path}.sample_rate_hz")
+            return input_format(name, rate, config.input_format, reading.dialect) if name or rate else None
+
+        found = Pieces(reading.dialect, formatted)
+        command = commands.CreateItem(
+            attachment=reading.attachment,
+            event_id=event.event_id,
+            client_seq=event.client_seq,
+            item=item_from(event.item, found),
+            previous_item_id=event.previous_item_id or None,
+        )
+        return ItemRequest(command=command, pieces=tuple(found.pieces)) if found.pieces else command
+
+    return _undecided(event, _weight(event.item), build)
+
+
+def _weight(item: given.ItemIn) -> int:
+    """Return how many bytes of sound and pictures an item holds, about."""
+    parts = [] if isinstance(item.content, str) else item.content or []
+    return sum(len(part.audio or part.image_url or "") for part in parts) * 3 // 4
 
 
 def _item_id(value: str | None) -> str:
@@ -404,7 +424,11 @@ def _reader(shape: type[E], build: Callable[[E, Reading], Decoded]) -> _Reader:
 
 def _payload(event: ClientEvent) -> int:
     """Return how many characters of the frame were sound."""
-    return len(event.audio or event.delta or "") if isinstance(event, given.AppendBuffer) else 0
+    if isinstance(event, given.AppendBuffer):
+        return len(event.audio or event.delta or "")
+    if isinstance(event, given.ItemCreate) and not isinstance(event.item.content, str):
+        return sum(len(part.audio or part.image_url or "") for part in event.item.content or ())
+    return 0
 
 
 def _bare(shape: type[E], command: _Bare) -> _Reader:

@@ -5,12 +5,27 @@ from typing import Literal, cast
 
 import msgspec
 import pybase64
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
-from antiphon.events.items import AudioPart, FunctionCall, FunctionOutput, Item, Message, Part, Role, TextPart
+from antiphon.engine.item_request import Piece
+from antiphon.events.audio import AudioFormat
+from antiphon.events.config import Dialect
+from antiphon.events.items import (
+    AudioPart,
+    Detail,
+    FunctionCall,
+    FunctionOutput,
+    ImagePart,
+    Item,
+    Message,
+    Part,
+    Role,
+    TextPart,
+)
 
 from .wire_client import ABSENT, ItemIn, PartIn
 from .wire_errors import WireError, bad_value, missing, quoted
+from .wire_images import image_from
 
 # -- in ------------------------------------------------------------------------------------------------------
 
@@ -27,8 +42,16 @@ _AUDIO = {
 }
 
 
-def item_from(given: ItemIn) -> Item:
-    """Return the item that a client wrote.
+class Pieces(Struct):
+    """The bytes of an item's parts, collected while they are read; `formatted` says what format a sound has."""
+
+    dialect: Dialect
+    formatted: Callable[[PartIn, str], AudioFormat | None]
+    pieces: list[Piece] = field(default_factory=list[Piece])
+
+
+def item_from(given: ItemIn, pieces: Pieces | None = None) -> Item:
+    """Return the item that a client wrote; the bytes of its parts are put into `pieces`, without which it has none.
 
     Raises:
         WireError: `bad_event`, `bad_audio`, `unsupported` or `invalid_function_call_output`.
@@ -36,10 +59,10 @@ def item_from(given: ItemIn) -> Item:
     build = _BUILDERS.get(given.type)
     if build is None:
         raise WireError("unsupported", f"Items of type {quoted(given.type)} are not supported.", "item.type")
-    return build(given)
+    return build(given, pieces)
 
 
-def _message(given: ItemIn) -> Item:
+def _message(given: ItemIn, pieces: Pieces | None) -> Item:
     if given.role is None:
         raise missing("item.role")
     if given.role not in _ROLES:
@@ -50,34 +73,56 @@ def _message(given: ItemIn) -> Item:
     return Message(
         id=given.id or "",
         role=role,
-        content=tuple(_part(part, role, f"item.content[{index}]") for index, part in enumerate(parts)),
+        content=tuple(_part(part, role, f"item.content[{index}]", pieces) for index, part in enumerate(parts)),
     )
 
 
-def _part(part: PartIn, role: Role, path: str) -> Part:
+def _part(part: PartIn, role: Role, path: str, pieces: Pieces | None) -> Part:
     if part.type in _TEXT[role]:
         if part.text is None:
             raise missing(f"{path}.text")
         return TextPart(part.text)
     if part.type in _AUDIO[role]:
-        return _audio(part, role, path)
+        return _audio(part, role, path, pieces)
     if part.type == "input_image" and role == "user":
-        raise WireError("unsupported", "This model takes no images.", f"{path}.type")
+        return _image(part, path, pieces)
     raise bad_value(f"A part of type {quoted(part.type)} does not fit the role {role!r}.", f"{path}.type")
 
 
-def _audio(part: PartIn, role: Role, path: str) -> Part:
-    """Keep an audio part by its words: sound reaches a session through the input buffer only."""
-    if part.audio is not None:
-        unbase64(part.audio, f"{path}.audio")
+def _audio(part: PartIn, role: Role, path: str, pieces: Pieces | None) -> Part:
+    """Keep an audio part by its words if it has them, else by its sound."""
+    data = unbase64(part.audio, f"{path}.audio") if part.audio is not None else b""
     if part.transcript is not None:
         return AudioPart(part.transcript)
     if role == "assistant":
         raise missing(f"{path}.transcript")
-    raise WireError("unsupported", "An audio part needs a transcript here.", f"{path}.transcript")
+    if not data:
+        raise missing(f"{path}.audio")
+    if pieces is None:
+        raise WireError("unsupported", "Sound needs a transcript here; or name an item that has it.", path)
+    speech = part.is_speech if part.is_speech is not None else part.speech
+    if speech is None and part.speech_probability is not None:
+        speech = part.speech_probability >= 0.5
+    duplex = pieces.dialect == "duplex"
+    piece = Piece(data=data, format=pieces.formatted(part, path), speech=speech if duplex else None, judged=duplex)
+    pieces.pieces.append(piece)
+    return AudioPart()
 
 
-def _function_call(given: ItemIn) -> Item:
+def _image(part: PartIn, path: str, pieces: Pieces | None) -> Part:
+    if pieces is None:
+        raise WireError("unsupported", "A picture cannot stand here; name an item that has it.", path)
+    if part.image_url is None:
+        raise missing(f"{path}.image_url")
+    mime, data = image_from(part.image_url, f"{path}.image_url")
+    detail = _DETAILS.get(part.detail or "auto")
+    if detail is None:
+        raise bad_value("The detail of an image is auto, low or high.", f"{path}.detail")
+    pieces.pieces.append(Piece(data=data))
+    return ImagePart(mime=mime, size=len(data), detail=detail)
+
+
+def _function_call(given: ItemIn, _pieces: Pieces | None) -> Item:
     if not given.name:
         raise missing("item.name")
     if given.arguments is None:
@@ -85,7 +130,7 @@ def _function_call(given: ItemIn) -> Item:
     return FunctionCall(id=given.id or "", call_id=given.call_id or "", name=given.name, arguments=given.arguments)
 
 
-def _function_output(given: ItemIn) -> Item:
+def _function_output(given: ItemIn, _pieces: Pieces | None) -> Item:
     if not given.call_id:
         raise WireError("invalid_function_call_output", "A call_id is needed.", "item.call_id")
     try:
@@ -97,7 +142,9 @@ def _function_output(given: ItemIn) -> Item:
     return FunctionOutput(id=given.id or "", call_id=given.call_id, output=output)
 
 
-_BUILDERS: dict[str, Callable[[ItemIn], Item]] = {
+_DETAILS: dict[str, Detail] = {"auto": "auto", "low": "low", "high": "high"}
+
+_BUILDERS: dict[str, Callable[[ItemIn, Pieces | None], Item]] = {
     "message": _message,
     "function_call": _function_call,
     "function_call_output": _function_output,
@@ -126,6 +173,7 @@ class PartOut(Struct, frozen=True, kw_only=True):
     text: str | UnsetType = UNSET
     transcript: str | UnsetType | None = UNSET
     audio: str | UnsetType = UNSET
+    detail: str | UnsetType = UNSET
 
 
 class ItemOut(Struct, frozen=True, kw_only=True):
@@ -185,4 +233,6 @@ _PART_NAMES = {
 def _part_out(part: Part, text: str, audio: str) -> PartOut:
     if isinstance(part, TextPart):
         return PartOut(type=text, text=part.text)
+    if isinstance(part, ImagePart):
+        return PartOut(type="input_image", detail=part.detail)
     return PartOut(type=audio, transcript=part.transcript)

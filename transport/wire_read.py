@@ -5,6 +5,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from antiphon.engine.ingress import AppendRequest
+from antiphon.engine.item_request import ItemRequest
 from antiphon.events.commands import ClientCommand, CloseSession
 from antiphon.events.config import Dialect, SessionConfig
 
@@ -27,7 +28,7 @@ class EventAck(Struct, frozen=True, kw_only=True):
     event_id: str | None = None
 
 
-Understood = ClientCommand | AppendRequest | CloseSession | SessionResume | EventAck
+Understood = ClientCommand | AppendRequest | ItemRequest | CloseSession | SessionResume | EventAck
 
 
 class Undecided(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,16 @@ from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.audio import AudioFormat, TextMark
 from antiphon.events.config import ConfigPatch, Dialect, Limits, Modality, PlaybackPolicy, TurnDetection
-from antiphon.events.items import AudioPart, FunctionCall, FunctionOutput, Item, ItemReference, Message, TextPart
+from antiphon.events.items import (
+    AudioPart,
+    FunctionCall,
+    FunctionOutput,
+    ImagePart,
+    Item,
+    ItemReference,
+    Message,
+    TextPart,
+)
 from antiphon.sessions import core
 from antiphon.sessions.ending import newest_answer
 from antiphon.sessions.view import next_deadline
@@ -98,7 +107,8 @@ def items(pick: Pick, world: World) -> Item:
         return FunctionCall(id=item_id, call_id=pick(st.sampled_from(calls)), name="f", arguments="{}")
     if kind == "output":
         return FunctionOutput(id=item_id, call_id=pick(st.sampled_from(calls)), output="1")
-    part = pick(st.sampled_from([TextPart("Hello."), AudioPart("Hello.")]))
+    parts = [TextPart("Hello."), AudioPart("Hello."), AudioPart(size=320), ImagePart(mime="image/png", size=9)]
+    part = pick(st.sampled_from(parts))
     return Message(id=item_id, role=kind, content=(part,))
 
 

@@ -154,7 +154,7 @@ class World:
         self.now += ms * MS
 
     def effects(self, events: list[ev.AnyEvent]) -> list[fx.AnyEffect]:
-        return [effect for event in events for effect in core.react(self.session, event)]
+        return [effect for event in events for effect in core.react(self.session, event, self.plugins)]
 
     # -- the life of the session -----------------------------------------------------------------------------
 
