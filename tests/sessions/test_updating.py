@@ -5,11 +5,11 @@ import pytest
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
-from antiphon.events.audio import AudioFormat
+from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.config import ConfigPatch, SessionConfig, Transcription, TurnDetection
 from antiphon.sessions import core
 from antiphon.sessions.models.base import TurnModel
-from antiphon.sessions.plugins import CASCADE, ECHO, Registry
+from antiphon.sessions.plugins import CASCADE, ECHO, MINICPM, Registry
 from antiphon.sessions.refusal import refuse
 
 from tests.rules import rule
@@ -185,7 +185,13 @@ def spoken() -> World:
     return world
 
 
+def silent() -> World:
+    """A session of a model that speaks with the voice of a recording, and has none: it answers in writing."""
+    return World(plugin=MINICPM.name, modalities=("text",))
+
+
 CODES = [
+    (silent, but(output_modalities=("audio",)), "ref_audio_required"),
     (World, but(turn_detection=TurnDetection(threshold=2)), "unsupported_turn_detection"),
     (World, but(turn_detection=TurnDetection(idle_timeout_ms=1)), "unsupported_turn_detection"),
     (World, but(turn_detection=None, overlap_policy="barge_in_on_speech"), "unsupported_turn_detection"),
@@ -226,6 +232,19 @@ def test_l6_every_refusal_names_the_event_and_changes_nothing(
     assert world.session.config_generation == 0
     assert world.session.phase == "open"
     assert kinds(update(world, ConfigPatch(speed=0.5)))[-1] == "ConfigUpdated"
+
+
+@rule("L6", "L1")
+def test_l6_reference_audio_is_fixed_with_the_first_input() -> None:
+    world = silent()
+    first, second = SampleRef("ref", 0, 32_000), SampleRef("ref", 32_000, 32_000)
+    assert kinds(update(world, ConfigPatch(ref_audio=first, output_modalities=("audio",)))) == ["ConfigUpdated"]
+    assert kinds(update(world, ConfigPatch(ref_audio=second))) == ["ConfigUpdated"]
+    world.append()
+    before = world.session.config
+    assert error(update(world, ConfigPatch(ref_audio=first, speed=1.5))) == "ref_audio_update_unsupported"
+    assert world.session.config == before
+    assert kinds(update(world, ConfigPatch(ref_audio=second))) == ["ConfigUpdated"]
 
 
 @rule("L1", "B10")

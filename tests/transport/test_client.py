@@ -33,6 +33,25 @@ async def until_done(client: RealtimeClient) -> list[Received]:
     return seen
 
 
+@rule("L14")
+async def test_words_and_signals_of_a_turn() -> None:
+    async with serving() as served, RealtimeClient(served.url, WRITTEN) as client:
+        client.append_text("hello ")
+        client.append_text("there")
+        client.signal_turn("user_started")
+        client.signal_turn("session.update", {"instructions": "Be brief.", "theme": "dark"})
+        client.commit(create_response=True)
+        seen = await until_done(client)
+        (signalled,) = [event for event in seen if isinstance(event, out.TurnEvent)]
+        assert (signalled.event, signalled.turn_state) == ("user_started", "user_speaking")
+        assert client.session is not None
+        assert client.session.instructions == "Be brief."
+        assert (
+            "".join(event.delta for event in seen if isinstance(event, out.TextDeltaOut))
+            == 'You said: "hello there"'
+        )
+
+
 async def test_a_written_turn() -> None:
     async with serving() as served, RealtimeClient(served.url, WRITTEN) as client:
         client.send_text("hello there")
