@@ -21,7 +21,7 @@ from .runner import Runner
 from .settings import HubSettings
 
 DetachReason = Literal["disconnect", "idle_timeout", "slow_consumer", "transport_error", "shutdown"]
-Ended = Literal["replaced", "detached", "slow_consumer", "closed", "failed"]
+Ended = Literal["replaced", "detached", "slow_consumer", "closed", "failed", "shutdown", "engine_dead"]
 
 REFUSALS_BURST = 100
 REFUSALS_PER_S = 50

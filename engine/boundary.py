@@ -21,6 +21,23 @@ async def contained(what: str, session: Callable[[], str], serve: Callable[[], A
     return True
 
 
+def spared_step(
+    what: str, session: Callable[[], str], step: Callable[[], None], spared: Callable[[], bool]
+) -> bool:
+    """Carry out one step of a session; return False if an error of ours ended it before it had changed anything.
+
+    `spared` says whether that is so. If not, the error goes on: the session is no longer sound.
+    """
+    try:
+        step()
+    except Exception:
+        if not spared():
+            raise
+        _log.exception(what, session=session())
+        return False
+    return True
+
+
 def contained_step(what: str, session: Callable[[], str], step: Callable[[], None]) -> bool:
     """Carry out one step of what belongs to a session, within the same boundary: a plain call that never raises."""
     try:

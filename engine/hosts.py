@@ -12,7 +12,7 @@ from typing import assert_never
 import anyio
 import structlog
 
-from antiphon.events.commands import StageFailed, StageReleased
+from antiphon.events.commands import StageAbortFailed, StageFailed, StageReleased
 from antiphon.events.effects import (
     AbortRequests,
     ConfirmRequest,
@@ -68,10 +68,25 @@ def cannot_load(error: Exception) -> str:
 
 
 def failed(message: AnyMessage, error: Exception) -> list[AnyReport]:
-    """Return what a stage that raised on `message` must be taken to have said (K16, K19)."""
+    """Return what a stage that raised on `message` must be taken to have said (K16, K22).
+
+    What it was to forget it may still hold: it is asked again, and nobody else gets the place meanwhile (B2).
+    """
+    text = f"The stage failed: {type(error).__name__}."
     match message:
         case Submit(request=request) | Append(request=request) | Confirm(request=request):
-            text = f"The stage failed: {type(error).__name__}."
+            return [StageFailed(request=request, code="runtime_data_plane_stream_failed", message=text)]
+        case Abort(requests=requests) | Release(requests=requests):
+            return [StageAbortFailed(request=request, message=text) for request in requests]
+        case _:
+            assert_never(message)
+
+
+def unserved(message: AnyMessage) -> list[AnyReport]:
+    """Return what must be said to `message` where there is no stage: it begins nothing, and holds nothing."""
+    match message:
+        case Submit(request=request) | Append(request=request) | Confirm(request=request):
+            text = "The stage failed: StageUnavailable."
             return [StageFailed(request=request, code="runtime_data_plane_stream_failed", message=text)]
         case Abort(requests=requests) | Release(requests=requests):
             return [StageReleased(request=request) for request in requests]
@@ -260,11 +275,10 @@ class InlineHost(BaseHost):
 
     def send(self, message: AnyMessage) -> None:
         """Let the stage handle the message now; its reports only fill inboxes."""
-        reason = self.not_ready
-        if reason is None:
+        if self.not_ready is None:
             deliver(self._stage, message, self._report)
         else:
-            for said in failed(message, StageUnavailable(reason)):
+            for said in unserved(message):
                 self._report(said, b"")
 
     def pause(self, paused: bool) -> None:
@@ -312,7 +326,7 @@ class ThreadHost(BaseHost):
         if self.unavailable is None:
             self._messages.put(message)
         elif self._mailbox is not None:
-            for said in failed(message, StageUnavailable(self.unavailable)):
+            for said in unserved(message):
                 self._mailbox.put(said, b"")
 
     def pause(self, paused: bool) -> None:

@@ -96,6 +96,10 @@ class Hub:
         try:
             if error is None:
                 await self.shutdown()
+            else:
+                self._roster.dead = True
+                self.stopping.set()
+            self._roster.close()
             self._group.cancel_scope.cancel()
             return await self._group.__aexit__(kind, error, trace)
         finally:
@@ -132,6 +136,7 @@ class Hub:
             max_sessions=self.settings.max_sessions,
             backlog=sum(runner.backlog for runner in runners),
             ahead=sum(runner.ahead for runner in runners),
+            uncleaned=self._roster.uncleaned,
             **asdict(self._counts),
         )
 
@@ -177,7 +182,11 @@ class Hub:
                     return await self._reopen(opened, opening.control_id)
             live = await self._admit(command.session)
             async with self._patience():
-                outcome = await live.ask(command, abandoned=lambda _: self._abandon_open(live, opening.control_id))
+                outcome = await live.ask(
+                    command, abandoned=lambda outcome: self._abandon_open(live, opening.control_id, outcome)
+                )
+            if outcome.error is not None:
+                live.runner.stop()  # nothing was opened (B11)
             entry = durable(outcome)
             opened = command.session
             self._roster.not_recording = None
@@ -215,6 +224,8 @@ class Hub:
             raise Refused(code, self._pipeline.not_ready)
 
     def _refuse_if_stopping(self) -> None:
+        if self._roster.dead:
+            raise Refused("engine_dead", "The server has ended.")
         if self.stopping.is_set():
             raise Refused("going_away", "The server is shutting down.", retry=True)
 
@@ -222,7 +233,11 @@ class Hub:
     def _admitted(self) -> int:
         return self._admitting + self._roster.slots
 
-    def _abandon_open(self, live: Live, control_id: str) -> None:
+    def _abandon_open(self, live: Live, control_id: str, outcome: Outcome) -> None:
+        """Nobody waits for the session any more (B16): close it, or let go of what was never opened."""
+        if outcome.error is not None:
+            live.runner.stop()
+            return
         live.runner.post(CloseSession(control_id=f"{control_id}:abandoned", reason=ABANDONED))
 
     async def _reopen(self, name: str, control_id: str) -> Attachment:
@@ -331,22 +346,27 @@ class Hub:
 
     # -- an operator's controls ------------------------------------------------------------------------------
 
-    async def close(self, session: str, control_id: str, reason: str = "operator") -> None:
+    async def close(self, session: str, control_id: str, words: str | None = None) -> None:
         """End a session; return when its end is durable. One that has ended, or never was, is closed (B19, M8).
 
+        `words` may say why; they stand in its terminal (M18).
+
         Raises:
-            Refused: `control_id_reused`, `timeout`, `storage_unavailable`, `going_away`, `stage_unavailable`.
+            Refused: `control_id_reused`, `timeout`, `storage_unavailable`, `going_away`, `stage_unavailable`,
+                `engine_dead`.
         """
         async with self._patience():
             try:
                 live = await self._roster.find(session)
-                outcome = await live.ask(CloseSession(control_id=control_id, reason=reason))
+                outcome = await live.ask(CloseSession(control_id=control_id, reason="operator", words=words))
                 decided(outcome)
             except Refused as refused:
                 if refused.code in ("session_resume_expired", "session_closed"):
                     return
                 raise
             await live.closed.wait()
+            if self._roster.dead:
+                raise Refused("engine_dead", "The server has ended.")
 
     async def detach(self, session: str, control_id: str, expected: int | None = None) -> int:
         """Take a session from its connection, whoever that is, or only of lease generation `expected` (C5).

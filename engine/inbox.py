@@ -45,6 +45,9 @@ FROM_CLIENTS: frozenset[type[Command]] = frozenset(
     if issubclass(kind, ClientCommand) or kind in (CloseSession, ReportRefusal)
 )
 
+DISCARDED: frozenset[type[Command]] = FROM_CLIENTS - {CloseSession}
+"""Commands that are dropped without an answer when they wait behind the end of their session (M9)."""
+
 Prepare = Callable[[core.Session, AnyCommand], AnyCommand]
 """Completes a command just before it is decided."""
 
@@ -118,6 +121,14 @@ class Inbox:
         item = self._items.popleft()
         self._forget(item)
         return item
+
+    def discard(self) -> list[Item]:
+        """Remove what clients have asked for, but not a close, which is answered (M8, M9)."""
+        dropped = [item for item in self._items if type(item.command) in DISCARDED]
+        self._items = deque(item for item in self._items if type(item.command) not in DISCARDED)
+        for item in dropped:
+            self._forget(item)
+        return dropped
 
     def clear(self) -> list[Item]:
         """Remove all."""

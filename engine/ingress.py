@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from msgspec import Struct
@@ -16,11 +17,13 @@ from antiphon.events.commands import (
     CloseSession,
     CommitInput,
     OverlapAction,
+    ReportFault,
     ReportRefusal,
     UpdateSession,
 )
 from antiphon.events.config import SessionConfig
 
+from .boundary import contained_step
 from .errors import Refused
 from .inbox import CLEARING, CLIENT_INBOX, REFUSALS_INBOX, URGENT_INBOX, place, urgent
 from .item_request import ItemRequest, placed
@@ -187,6 +190,13 @@ class Ingress:
         else:
             self._leave(refusal, b"", 0)
 
+    def discard(self) -> None:
+        """The session is closing: drop what waits, and give its credit back; nobody is told of each (M9)."""
+        self._slots.clear()
+        self._held.clear()
+        self._updating = False
+        self._waiting_bytes = 0
+
     @property
     def _waiting(self) -> int:
         return self._runner.inbox.clients + len(self._slots) + len(self._held)
@@ -203,6 +213,20 @@ class Ingress:
     # -- sound -----------------------------------------------------------------------------------------------
 
     def _append(self, attachment: int, request: AppendRequest, refuse: Refuse) -> None:
+        self._contain(
+            partial(self._take, attachment, request, refuse), attachment, request.event_id, request.client_seq
+        )
+
+    def _contain(
+        self, step: Callable[[], None], attachment: int, event_id: str | None, client_seq: int | None
+    ) -> None:
+        """Carry out a step on the way of sound. An error of ours there is told, and ends the session (M10)."""
+        if not contained_step("an append failed", lambda: self._runner.name, step):
+            self._runner.post(
+                ReportFault(attachment=attachment, event_id=event_id, client_seq=client_seq, append=True)
+            )
+
+    def _take(self, attachment: int, request: AppendRequest, refuse: Refuse) -> None:
         config = self._runner.session.config
         source = request.format or config.input_format
         try:
@@ -262,7 +286,7 @@ class Ingress:
         self._slots.append(slot)
         self._waiting_bytes += command.wire_bytes
 
-        def done(scores: Scores) -> None:
+        def scored(scores: Scores) -> None:
             slot.command = replace(command, scores=scores.values, lead=scores.lead)
             slot.ready = True
             if scores.failed:
@@ -270,6 +294,9 @@ class Ingress:
                 slot.command = replace(command, scored=False, speech=loud)
                 refuse(Refused("server_vad_unavailable", "Voice activity cannot be told."), command.event_id, None)
             self._pump()
+
+        def done(scores: Scores) -> None:
+            self._contain(partial(scored, scores), command.attachment, command.event_id, command.client_seq)
 
         self._scoring.submit(self._stream, sound, done)
 
@@ -302,7 +329,7 @@ class Ingress:
 
     def _command(self, attachment: int, command: Passing, refuse: Refuse, size: int = 0) -> None:
         if isinstance(command, CommitInput):
-            self._flush(attachment, refuse)
+            self._contain(partial(self._flush, attachment, refuse), attachment, command.event_id, None)
         elif isinstance(command, ClearInput):
             self._resampler = None
         elif type(command) in CLEARING:

@@ -75,6 +75,7 @@ class InlineClient:
         self._cursor: Cursor | None = None
         self._ready: deque[Heard] = deque()
         self._close_s = close_s
+        self._closed = False
         self._session = ""
         self._token: str | None = None
         self.last_number = 0
@@ -196,12 +197,14 @@ class InlineClient:
         """Give the events of this connection, after a resume with what was missed first.
 
         Ends when the connection does: the session is over, or another connection serves it. May be left and
-        taken up again.
+        taken up again; behind `close` there is nothing more (M17).
 
         Raises:
             NotConnected: there is no connection.
             Refused: `storage_unavailable`.
         """
+        if self._closed:
+            return
         here, cursor = self.attachment, self._cursor
         if cursor is None:
             cursor = self._cursor = here.cursor()
@@ -258,14 +261,31 @@ class InlineClient:
             )
         )
 
-    async def close(self, reason: str = "client_close") -> None:
-        """End the session and wait for the end."""
+    async def close(self, words: str | None = None) -> None:
+        """End the session and wait for its terminal, `close_s` at most; then it is closed for this client (M17).
+
+        `words` may say why; they stand in the terminal event.
+        """
         here = self._attachment
         if here is not None and here.current:
             control_id = token_hex(16)
-            here.send(CloseSession(control_id=control_id, reason=reason, attachment=here.generation))
-            await here.wait_ended()
+            here.send(CloseSession(control_id=control_id, words=words, attachment=here.generation))
+            await self._until_ended(here)
+        self._closed = True
         self._forget_cursor()
+
+    async def _until_ended(self, here: Attachment) -> None:
+        clock = self._hub.clock
+        latest = clock.monotonic_us() + round(self._close_s * 1e6)
+
+        async def give_up() -> None:
+            await clock.sleep_until(latest)
+            here.end("closed")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(give_up)
+            await here.wait_ended()
+            group.cancel_scope.cancel()
 
     def _take(self, attachment: Attachment) -> None:
         self._forget_cursor()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import anyio
 
 from antiphon.events.commands import AnyCommand
+from antiphon.events.events import SessionClosed, SessionDetached
 from antiphon.sessions import core
 
 from .attachment import Attachment, Ended
@@ -34,12 +35,13 @@ class Live:
         """Set when the runner has ended."""
         self.closed = anyio.Event()
         """Set when its end is durable, or it had to be given up."""
+        self._closed = False
         self.answers: dict[str, Published] = {}
         """The transactions that opened or resumed it, by control id, for callers that lost the answer."""
-        self._closed = False
         runner.turned = self.turned
         runner.feed.window.bytes = settings.replay_bytes
         runner.feed.window.age_us = settings.replay_ms * 1000
+        runner.closing = self._discard
         self._scoring = scoring
         self._ingress: Ingress | None = None
 
@@ -54,6 +56,10 @@ class Live:
     def holds_slot(self) -> bool:
         """Whether it counts against `max_sessions`: until its log is closed and its stages have let go (M6)."""
         return not self._closed or bool(core.outstanding(self.runner.session))
+
+    def _discard(self) -> None:
+        if self._ingress is not None:
+            self._ingress.discard()
 
     def remember(self, control_id: str, entry: Published) -> None:
         """Keep an answer."""
@@ -81,12 +87,13 @@ class Live:
         lost = loss(entry.transaction, *known)
         if lost == "closed":
             self._closed = True
+            self.closed.set()
         if lost is not None:
-            self.end("detached" if lost == "withdrawn" else lost)
+            self.end("shutdown" if _shuts_down(entry) else "detached" if lost == "withdrawn" else lost)
 
     def end(self, why: Ended) -> None:
         """Nobody serves the session any more."""
-        if why in ("closed", "failed"):
+        if why in ("closed", "failed", "engine_dead"):
             self.closed.set()
         if self.current is not None:
             self.current.end(why)
@@ -122,3 +129,11 @@ class Live:
             if answer.done() and not answer.cancelled() and abandoned is not None:
                 abandoned(answer.result())
             raise
+
+
+def _shuts_down(entry: Published) -> bool:
+    """Whether the server stops, and takes the session from its connection for that."""
+    return any(
+        isinstance(event, SessionDetached | SessionClosed) and event.reason == "shutdown"
+        for event in entry.transaction.events
+    )

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from antiphon.events.commands import StageLost, StageReleased
-from antiphon.stages.base import Abort, AnyMessage, Release, StageUnavailable, Submit
+from antiphon.stages.base import Abort, AnyMessage, Release, Submit
 
 from .framing import (
     AnySaid,
@@ -26,7 +26,7 @@ from .framing import (
     encode,
 )
 from .host import OnReport
-from .hosts import CLOSED, BaseHost, failed
+from .hosts import CLOSED, BaseHost, unserved
 
 _log = structlog.get_logger()
 
@@ -203,7 +203,7 @@ class ProcessHost(BaseHost):
     def _answer_without_child(self, message: AnyMessage) -> None:
         if self._on_report is None or not isinstance(message, Submit | Abort | Release):
             return
-        for said in failed(message, StageUnavailable(self.not_ready or "")):
+        for said in unserved(message):
             self._running().call_soon(self._on_report, said, b"")
 
     # -- the end ---------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from anyio.abc import TaskGroup
 from antiphon.events.commands import CloseSession, Detach, StageLost, StageReleased, StartRunner
 from antiphon.events.log import EventLog, Fenced, LogError, Samples, SessionRow, Unavailable
 from antiphon.sessions import core
+from antiphon.sessions.phases import LEFT, LIVE, RequestPhase
 from antiphon.sessions.plugins import SessionPlugin
 from antiphon.stages.base import AnyReport
 
@@ -16,6 +17,7 @@ from .errors import Refused
 from .host import PipelineHost
 from .live import Live
 from .lost import RETRY_US, Lost
+from .orphans import Orphans, session_of
 from .recovery import fold
 from .runner import Runner
 from .scoring import ScoringService
@@ -46,6 +48,8 @@ class Roster:
     ) -> None:
         self.live: dict[str, Live] = {}
         self.recovered = anyio.Event()
+        self.dead = False
+        """Whether the engine has ended by an error (M16)."""
         self.counts = Counts()
         self._log = log
         self._samples = samples
@@ -59,15 +63,29 @@ class Roster:
         self._lost = Lost(clock, stopping, tasks, self._take_over)
         self._elsewhere: dict[str, str] = {}
         """Sessions that another pipeline's server serves, and the plugin that they need."""
-        self._leaving: set[str] = set()
+        self._orphans = Orphans(clock, pipeline.abort, lambda request: self._phase(request) in LIVE)
         self._crowded: set[str] = set()
         self.not_recording: str | None = None
         """Why a session could not be recorded, until the next one can."""
 
     @property
     def slots(self) -> int:
-        """How many sessions count against `max_sessions`."""
-        return sum(live.holds_slot for live in self.live.values()) + len(self._lost.names - self.live.keys())
+        """How many sessions count against `max_sessions`: what they need is held, or may still be (B2, P53)."""
+        return len(
+            {name for name, live in self.live.items() if live.holds_slot}
+            | self._lost.names
+            | self._orphans.sessions
+        )
+
+    @property
+    def uncleaned(self) -> int:
+        """How many requests the stages were told to forget, and have not confirmed (M12)."""
+        known = (known for live in self.live.values() for known in live.runner.session.requests.values())
+        return sum(request.phase in LEFT for request in known) + self._orphans.count
+
+    def knows(self, name: str) -> bool:
+        """Whether a session of this id is live, closing, lost or unclean here (B1)."""
+        return name in self.live or name in self._lost or name in self._orphans.sessions
 
     async def find(self, name: str) -> Live:
         """Return a live session; take it over first if its runner was lost.
@@ -107,7 +125,7 @@ class Roster:
             host=self._pipeline,
             plugins={self._plugin.name: self._plugin},
             clock=self._clock,
-            abandoning=self._leaving.update,
+            abandoning=self._orphans.add,
         )
         live = self.live[name] = Live(runner, self._clock, self._settings, self._scoring)
         runner.crowding = self._crowding
@@ -119,7 +137,12 @@ class Roster:
     async def _supervise(self, live: Live) -> None:
         """Run a session; an error of ours ends it, and no other one."""
         runner = live.runner
-        sound = await contained("a session crashed", lambda: runner.name, runner.run)
+        try:
+            sound = await contained("a session crashed", lambda: runner.name, runner.run)
+        except anyio.get_cancelled_exc_class():
+            live.end("shutdown" if self._stopping.is_set() and not self.dead else "engine_dead")
+            live.over.set()
+            raise
         self.counts.crashed += not sound
         if isinstance(runner.failure, LogError) and not isinstance(runner.failure, Fenced):
             self.not_recording = f"sessions cannot be recorded: {runner.failure}"
@@ -142,19 +165,32 @@ class Roster:
     def _worth_reviving(self, runner: Runner) -> bool:
         """Whether nobody else cares for a session whose runner has ended before it."""
         fenced = isinstance(runner.failure, Fenced)
+        if runner.failure is None and runner.session.phase == "new":
+            return False  # it was never opened
         return not fenced and not self._stopping.is_set() and runner.name not in self._lost
 
     def on_report(self, report: AnyReport, sound: bytes) -> None:
         """Carry a stage's report to its session."""
         request = report.request
-        if request in self._leaving:
-            # The request belongs to a runner that is gone; one of the same name may follow it.
+        if request in self._orphans:
             if isinstance(report, StageReleased | StageLost):
-                self._leaving.discard(request)
-            return
-        live = self.live.get(request.partition(".e")[0])
+                self._orphans.settle(request)
+            # It belongs to a runner that is gone, and one of the same name may follow it. What the next runner has
+            # taken over to be cleaned up is the same request, and it is told.
+            if self._phase(request) not in LEFT:
+                return
+        live = self.live.get(session_of(request))
         if live is not None:
             live.runner.post(report, sound)
+
+    def _phase(self, request: str) -> RequestPhase | None:
+        live = self.live.get(session_of(request))
+        known = live.runner.session.requests.get(request) if live is not None else None
+        return known.phase if known is not None else None
+
+    def close(self) -> None:
+        """Forget what the stages still hold: they end too."""
+        self._orphans.close()
 
     def _crowding(self, name: str, crowded: bool) -> None:
         """Let the stages wait while any session has too much to take: it is the store that stands."""

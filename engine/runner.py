@@ -9,7 +9,18 @@ import anyio.lowlevel
 from msgspec import Struct
 
 from antiphon.events.audio import SampleRef
-from antiphon.events.commands import AnyCommand, OpenSession, StartRunner, Tick
+from antiphon.events.commands import (
+    AnyCommand,
+    AppendAudio,
+    ClientCommand,
+    OpenSession,
+    ReportFault,
+    ReportRefusal,
+    ResumeSession,
+    StageReport,
+    StartRunner,
+    Tick,
+)
 from antiphon.events.effects import AnyEffect
 from antiphon.events.events import AnyEvent, AudioDelta, AudioReceived, ItemCreated, ResponseEnded
 from antiphon.events.items import pieces
@@ -17,6 +28,7 @@ from antiphon.events.log import EventLog, LogError, Samples, SampleWrite, Snapsh
 from antiphon.sessions import core
 from antiphon.sessions.plugins import Registry
 
+from .boundary import spared_step
 from .clock import Clock, Timer
 from .desk import Desk
 from .errors import Refused
@@ -84,6 +96,8 @@ class Runner:
         self.crowded = False
         self.turned: Callable[[Published], None] | None = None
         """Told of every durable transaction that changes who is attached, or ends the session."""
+        self.closing: Callable[[], None] | None = None
+        """Told when the session's end is decided: what waits on the way in is not wanted any more."""
         self.crowding: Callable[[str, bool], None] | None = None
         """Told with the session's name when so much waits that its stages should, and when they may go on."""
         self._log = log
@@ -104,6 +118,10 @@ class Runner:
         """A deadline for which a tick decided nothing: asking again at once would only spin."""
         self._snapshot_seq = head
         self._snapshot_due = False
+        self._deciding: Item | None = None
+        self._closing = session.closing is not None
+        self._dead = False
+        """Whether the engine itself has ended, or is ended, under the session."""
 
     # -- the inbox -------------------------------------------------------------------------------------------
 
@@ -165,11 +183,15 @@ class Runner:
                     self._snapshot()
                     if not self._may_take():
                         await self._wait()
-                    self._take_all()
+                    if not spared_step("a command failed", lambda: self.name, self._take_all, self._unchanged):
+                        self._excuse()
                     self._arm()
                     if self._may_take():
                         await anyio.lowlevel.checkpoint()
                 sound = True
+            except anyio.get_cancelled_exc_class():
+                self._dead = True
+                raise
             finally:
                 self._end(sound)
             self._tasks.cancel_scope.cancel()
@@ -215,14 +237,17 @@ class Runner:
             return
         session = self.session
         self.commands += 1
+        self._deciding = item
         command = item.command if item.prepare is None else item.prepare(session, item.command)
         at = self._stamp(command)
         try:
             events = core.decide(session, command, at, self._plugins)
         except core.Refusal as refusal:
+            self._deciding = None
             error = Refused(refusal.code, refusal.message, param=refusal.param)
             self._answer(item.reply, Outcome(error=error))
         else:
+            self._deciding = None
             if events:
                 self._record(command, at, events, item.sound, item.reply)
             else:
@@ -230,6 +255,30 @@ class Runner:
                 self._answer(item.reply, Outcome())
         if item.taken is not None:
             item.taken()
+
+    def _unchanged(self) -> bool:
+        """Whether the error at hand came out of the deciding, which changes nothing, and somebody can be told."""
+        return self._deciding is not None and _bears_a_fault(self._deciding.command)
+
+    def _excuse(self) -> None:
+        """Say that a command has failed (M10): to who waits for it, and in the session's log."""
+        item, self._deciding = self._deciding, None
+        assert item is not None, "an error behind the deciding is not spared"
+        self._answer(item.reply, Outcome(error=Refused("internal_error", "The server failed to carry this out.")))
+        if item.taken is not None:
+            item.taken()
+        fault = fault_of(item.command)
+        if fault is not None:
+            self._take(Item(fault))
+
+    def _discard(self) -> None:
+        """Drop the commands that wait behind the close (M9)."""
+        if self.closing is not None:
+            self.closing()
+        for item in self.inbox.discard():
+            if item.taken is not None:
+                item.taken()
+            self._answer(item.reply, Outcome(error=Refused("session_closed", "The session has ended.")))
 
     def _stamp(self, command: AnyCommand) -> int:
         """Return the session time of a command: never earlier than the last one's."""
@@ -250,6 +299,9 @@ class Runner:
         transaction = Transaction(seq=self.head, term=self.term, at=at, command=command, events=tuple(events))
         for event in events:
             core.evolve(session, event, at)
+        if session.closing is not None and not self._closing:
+            self._closing = True
+            self._discard()
         effects: list[AnyEffect] = []
         for event in events:
             effects += core.react(session, event, self._plugins)
@@ -334,13 +386,16 @@ class Runner:
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        if self.failure is None and self._pending:
+        if self.failure is None and self._pending and not self._dead:
             self.failure = LogError("the runner was stopped")
         if self.failure is not None:
             self.feed.fail(Refused("storage_unavailable", "The session cannot be recorded now."))
+        elif self._dead:
+            self.feed.fail(Refused("engine_dead", "The server has ended."))
         elif not sound:
             self.feed.fail(Refused("internal_error", "The session had to be given up."))
-        gone = Outcome(error=self.failure or Refused("session_closed", "The session has ended."))
+        ended = Refused("engine_dead", "The server has ended.") if self._dead else None
+        gone = Outcome(error=self.failure or ended or Refused("session_closed", "The session has ended."))
         for pending in self._pending:
             for reply in (pending.reply, *(reply for reply, _ in pending.behind)):
                 if reply is not None:
@@ -404,6 +459,28 @@ class Runner:
             await self._log.save_snapshot(self.name, snapshot)
         except LogError:
             return  # the next one may succeed; a fold without it is only slower
+
+
+def _bears_a_fault(command: AnyCommand) -> bool:
+    """Whether the session can go on although this command was not carried out.
+
+    Not so if its end, its connection or its time depends on it: then it is given up and taken over.
+    """
+    return isinstance(command, ClientCommand | ReportRefusal | StageReport | ResumeSession | OpenSession)
+
+
+def fault_of(command: AnyCommand) -> ReportFault | None:
+    """Return what the session is told of a command that has failed; None: only the caller is."""
+    if isinstance(command, ClientCommand):
+        return ReportFault(
+            attachment=command.attachment,
+            event_id=command.event_id,
+            client_seq=command.client_seq,
+            append=isinstance(command, AppendAudio),
+        )
+    if isinstance(command, ReportRefusal):
+        return ReportFault(attachment=command.attachment, event_id=command.event_id, client_seq=command.client_seq)
+    return ReportFault(request=command.request) if isinstance(command, StageReport) else None
 
 
 def _ends_turn(entry: Published) -> bool:

@@ -15,7 +15,10 @@ class Counts(Struct):
 
 
 class Statistics(Struct, frozen=True, kw_only=True):
-    """A moment of the hub. `admitted` sessions hold a slot; `opened` and the others count since the start."""
+    """A moment of the hub. `admitted` sessions hold a slot; `opened` and the others count since the start.
+
+    `uncleaned` counts requests that the stages were told to forget and still may hold (M12).
+    """
 
     admitted: int
     live: int
@@ -29,3 +32,4 @@ class Statistics(Struct, frozen=True, kw_only=True):
     recovered: int
     backlog: int
     ahead: int
+    uncleaned: int

@@ -5,7 +5,7 @@ the core decides only where they will lie (`AudioReceived.ref`, `AudioDelta.ref`
 """
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct
 
@@ -90,11 +90,37 @@ class Heartbeat(ClientCommand, frozen=True, kw_only=True):
     """Renew the lease and answer."""
 
 
+CloseReason = Literal[
+    "client_close",
+    "disconnect",
+    "idle_timeout",
+    "slow_consumer",
+    "timeout",
+    "transport_error",
+    "open_abandoned",
+    "shutdown",
+    "operator",
+    "idle_ttl_expired",
+    "disconnect_grace_expired",
+    "max_duration",
+    "request_cleanup",
+    "runtime_append_task_failed",
+    "internal_error",
+]
+"""Why a session ends; the list is closed (M18)."""
+
+CLOSE_REASONS: Mapping[str, CloseReason] = {reason: reason for reason in get_args(CloseReason)}
+
+
 class CloseSession(Command, frozen=True, kw_only=True):
-    """End the session for good. `attachment` None: the engine or an operator asks, not a connection."""
+    """End the session for good. `attachment` None: the engine or an operator asks, not a connection.
+
+    `words` is what the asker says about it. A reason that is none of `CloseReason` counts as such words too.
+    """
 
     control_id: str
     reason: str = "client_close"
+    words: str | None = None
     attachment: int | None = None
 
 
@@ -124,6 +150,19 @@ class ReportRefusal(Command, frozen=True, kw_only=True):
     detail: Detail | None = None
     numbered: bool = True
     client_seq: int | None = None
+
+
+class ReportFault(Command, frozen=True, kw_only=True):
+    """Handling a command raised an error of ours; the command changed nothing (M10).
+
+    It came over `attachment`, or was a stage's report of `request`. `append`: it carried sound, which is lost.
+    """
+
+    attachment: int | None = None
+    event_id: str | None = None
+    client_seq: int | None = None
+    append: bool = False
+    request: str | None = None
 
 
 # -- input ---------------------------------------------------------------------------------------------------
@@ -440,6 +479,12 @@ class StageReleased(StageReport, frozen=True, kw_only=True):
     """The stage has forgotten the request (K19)."""
 
 
+class StageAbortFailed(StageReport, frozen=True, kw_only=True):
+    """The stage could not stop or forget the request (K22): it may still hold what the request needs."""
+
+    message: str = ""
+
+
 class StageLost(StageReport, frozen=True, kw_only=True):
     """Nobody knows what became of the request: its process is gone."""
 
@@ -454,6 +499,7 @@ AnyCommand = (
     | Tick
     | StartRunner
     | ReportRefusal
+    | ReportFault
     | AppendAudio
     | AppendText
     | CommitInput
@@ -479,5 +525,6 @@ AnyCommand = (
     | StageFinished
     | StageFailed
     | StageReleased
+    | StageAbortFailed
     | StageLost
 )

@@ -14,6 +14,7 @@ from .audio import AudioFormat, SampleRef, TextMark
 from .commands import (
     AppendAudio,
     ClearInput,
+    CloseReason,
     CommitInput,
     CreateItem,
     CreateResponse,
@@ -189,7 +190,10 @@ class TurnSignalled(PublicEvent, frozen=True, kw_only=True):
 
 
 class EngineRestarted(Event, frozen=True, kw_only=True):
-    """A new process owns the session; `lost` requests died with the old one."""
+    """Another runner owns the session; nothing more comes of the `lost` requests, and the stages shall forget them.
+
+    Those of a dead process are forgotten already, and say so at once.
+    """
 
     term: int
     wall_us: int
@@ -201,18 +205,20 @@ class SessionClosing(Event, frozen=True, kw_only=True):
     """The end is decided (M2); what follows is teardown. `deadline_us`: the terminal comes then at the latest."""
 
     control_id: str | None
-    reason: str
+    reason: CloseReason
     expired: bool
     deadline_us: int
     requests: tuple[str, ...]
+    words: str | None = None
 
 
 class SessionClosed(PublicEvent, frozen=True, kw_only=True):
-    """The last public event of a session (M4)."""
+    """The last public event of a session (M4). `words`: what was said about it by who asked for it (M18)."""
 
     session: str
-    reason: str
+    reason: CloseReason
     expired: bool
+    words: str | None = None
 
 
 class ErrorReported(PublicEvent, frozen=True, kw_only=True):
@@ -528,6 +534,22 @@ class RequestReleased(Event, frozen=True, kw_only=True):
     request: str
 
 
+class CleanupFailed(Event, frozen=True, kw_only=True):
+    """The stage could not forget a request; it will be asked again (M12)."""
+
+    request: str
+
+
+class CleanupRetried(Event, frozen=True, kw_only=True):
+    """The stages are asked once more to forget `requests`: all that they still hold, in one effect (K20, M12).
+
+    `attempt` counts 1, 2, 3 … since the first of them was left.
+    """
+
+    requests: tuple[str, ...]
+    attempt: int
+
+
 class OutputStarted(PublicEvent, frozen=True, kw_only=True):
     """The response has something to say: its message item and content part are open.
 
@@ -740,6 +762,8 @@ AnyEvent = (
     | RequestAccepted
     | RequestFinished
     | RequestReleased
+    | CleanupFailed
+    | CleanupRetried
     | OutputStarted
     | AudioDelta
     | TextDelta

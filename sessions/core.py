@@ -13,6 +13,7 @@ from . import (
     conversing,
     creating,
     deferring,
+    faults,
     feeding,
     lifecycle,
     listening,
@@ -49,6 +50,7 @@ CONTROLS: Mapping[type[cmd.Command], Handler] = {
     cmd.Tick: deferring.tick,
     cmd.StartRunner: lifecycle.start_runner,
     cmd.ReportRefusal: lifecycle.report_refusal,
+    cmd.ReportFault: faults.report_fault,
     cmd.StageAccepted: reporting.stage_accepted,
     cmd.StageRefused: feeding.stage_refused,
     cmd.StageTranscribed: reporting.stage_transcribed,
@@ -58,6 +60,7 @@ CONTROLS: Mapping[type[cmd.Command], Handler] = {
     cmd.StageFinished: reporting.stage_finished,
     cmd.StageFailed: reporting.stage_failed,
     cmd.StageReleased: reporting.stage_released,
+    cmd.StageAbortFailed: reporting.stage_abort_failed,
     cmd.StageLost: reporting.stage_lost,
 }
 """Commands of the engine and its stages."""

@@ -2,7 +2,7 @@
 
 from antiphon.events import commands as cmd
 
-from . import lifecycle
+from . import ending, lifecycle
 from .answering import open_response
 from .draft import Draft
 from .playback import blocks
@@ -19,7 +19,8 @@ def promote(draft: Draft) -> None:
 
 
 def tick(draft: Draft, command: cmd.Tick) -> None:
-    """Carry out whatever deadline has passed: those of the lease first, then that of blocking playback."""
+    """Carry out whatever deadline has passed: clean-ups first (M11), then the lease, then blocking playback."""
+    ending.ask_again(draft)
     lifecycle.tick(draft, command)
     if not draft.events:
         promote(draft)

@@ -6,7 +6,7 @@ from antiphon.events.items import AudioPart, Message, TextPart
 
 from .draft import Draft
 from .fold_talk import shortened
-from .phases import LIVE
+from .phases import LEFT, LIVE
 from .playback import cursor, heard, history_of, playing, plays, prefix_of
 from .state import Playout, Response, Session
 
@@ -184,9 +184,22 @@ def cut_queued(draft: Draft) -> None:
             cut_history(draft, playout)
 
 
+def ask_again(draft: Draft) -> None:
+    """Ask the stages once more to forget what they still hold, if that is due (M12): all of it at once (K20)."""
+    session = draft.session
+    cleanup = session.cleanup
+    if cleanup is not None and draft.now >= cleanup.due:
+        left = tuple(name for name, known in session.requests.items() if known.phase in LEFT)
+        draft.emit(ev.CleanupRetried(requests=left, attempt=cleanup.attempt + 1))
+
+
 def close_if_free(draft: Draft) -> None:
-    """Draft the session's terminal if it is closing and no stage holds a request of it (M4)."""
-    if draft.session.phase == "closing" and not draft.session.requests:
+    """Draft the session's terminal if it is closing and every stage has answered: it has forgotten, or it cannot.
+
+    What it could not forget is asked for again behind the terminal, and holds the session's slot (M4, M6).
+    """
+    session = draft.session
+    if session.phase == "closing" and all(known.phase == "stuck" for known in session.requests.values()):
         close(draft)
 
 
@@ -202,5 +215,6 @@ def close(draft: Draft) -> None:
             session=session.id,
             reason=closing.reason,
             expired=closing.expired,
+            words=closing.words,
         )
     )

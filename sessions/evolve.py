@@ -70,6 +70,8 @@ HANDLERS: Mapping[type[ev.Event], Callable[[Session, Any], None]] = {
     ev.RequestAccepted: fold_talk.request_accepted,
     ev.RequestFinished: fold_talk.request_moved,
     ev.RequestReleased: fold_talk.request_moved,
+    ev.CleanupFailed: fold_talk.cleanup_failed,
+    ev.CleanupRetried: fold_talk.cleanup_retried,
     ev.OutputStarted: fold_talk.output_started,
     ev.AudioDelta: fold_talk.audio_delta,
     ev.TextDelta: fold_talk.text_delta,

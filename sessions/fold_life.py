@@ -3,11 +3,21 @@
 from antiphon.events import events as ev
 
 from . import phases, vad
-from .fold_input import let_go, samples
+from .fold_input import samples
 from .fold_talk import request_to
 from .phases import move
 from .playback import play_on, stand_still
-from .state import KEPT_CONTROLS, Closing, ControlOutcome, Session, detach_body, opening_body, resume_body
+from .state import (
+    KEPT_CONTROLS,
+    Closing,
+    ControlOutcome,
+    Input,
+    Session,
+    close_body,
+    detach_body,
+    opening_body,
+    resume_body,
+)
 
 
 def session_opened(session: Session, event: ev.SessionOpened) -> None:
@@ -87,21 +97,24 @@ def _sow(session: Session, before: str) -> None:
 
 def engine_restarted(session: Session, event: ev.EngineRestarted) -> None:
     for request in event.lost:
-        move(phases.REQUEST, session.requests.pop(request).phase, event)
+        request_to(session, request, event)
     session.turn.epoch = event.epoch
 
 
 def session_closing(session: Session, event: ev.SessionClosing) -> None:
     session.phase = move(phases.SESSION, session.phase, event)
-    session.closing = Closing(event.reason, event.expired, event.deadline_us)
+    session.closing = Closing(event.reason, event.expired, event.deadline_us, event.words)
     lease = session.lease
     lease.phase = move(phases.ATTACHMENT, lease.phase, event)
     lease.generation += 1
     lease.token = lease.previous_token = lease.confirm_by = lease.expires_at = None
     session.response = None
     session.others.clear()
+    # What waited is discarded, with its credit (M9); nothing is heard any more (M19).
+    session.held.clear()
+    session.input = Input(position=session.input.position, start=session.input.position)
     if event.control_id is not None:
-        outcome = ControlOutcome("close", event.reason, lease.attachment, lease.generation)
+        outcome = ControlOutcome("close", close_body(event.reason, event.words), lease.attachment, lease.generation)
         _remember(session, event.control_id, outcome)
     for request in event.requests:
         request_to(session, request, event)
@@ -109,8 +122,6 @@ def session_closing(session: Session, event: ev.SessionClosing) -> None:
 
 def session_closed(session: Session, event: ev.SessionClosed) -> None:
     session.phase = move(phases.SESSION, session.phase, event)
-    session.input.start = session.input.position
-    let_go(session)
     session.playouts.clear()
 
 

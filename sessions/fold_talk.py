@@ -6,6 +6,7 @@ from antiphon.events import events as ev
 from antiphon.events.items import AudioPart, Message, TextPart, counts, pieces
 
 from . import phases
+from .cleaning import again, joined
 from .fold_calls import call_deleted, output_given, response_called
 from .fold_input import count_item, drop_deferred, let_go
 from .folding import insert, opened
@@ -124,7 +125,22 @@ def request_to(session: Session, request: str, event: ev.AnyEvent) -> None:
     if phase == "gone":
         del session.requests[request]
     else:
-        session.requests[request] = Request(phase, known.response_id, known.epoch)
+        aborted = known.aborted or isinstance(event, ev.Interrupted)
+        session.requests[request] = Request(phase, known.response_id, known.epoch, aborted)
+    if phase == "leaving" and known.phase in phases.LIVE:
+        session.cleanup = joined(session.cleanup, session.now)
+    elif phase == "gone" and not any(known.phase in phases.LEFT for known in session.requests.values()):
+        session.cleanup = None
+
+
+def cleanup_failed(session: Session, event: ev.CleanupFailed) -> None:
+    request_to(session, event.request, event)
+
+
+def cleanup_retried(session: Session, event: ev.CleanupRetried) -> None:
+    for request in event.requests:
+        request_to(session, request, event)
+    session.cleanup = again(event.attempt, session.now)
 
 
 def output_started(session: Session, event: ev.OutputStarted) -> None:

@@ -9,9 +9,10 @@ from antiphon.events.config import ConfigPatch, merged, overlap_policy
 from .checking import check_config
 from .draft import Draft
 from .ending import close, close_if_free, end_response
+from .phases import LIVE
 from .playback import playing
 from .refusal import refuse
-from .state import ControlOutcome, Session, detach_body, opening_body, resume_body
+from .state import ControlOutcome, Session, close_body, detach_body, opening_body, resume_body
 from .updating import publish
 from .view import idle_until, view
 
@@ -182,27 +183,33 @@ def close_session(draft: Draft, command: cmd.CloseSession) -> None:
         Refusal: `control_id_reused`.
     """
     session = draft.session
-    if _repeated(session, command.control_id, "close", command.reason) is not None or session.phase != "open":
+    known = cmd.CLOSE_REASONS.get(command.reason)
+    reason, words = (known, command.words) if known is not None else ("client_close", command.reason)
+    before = _repeated(session, command.control_id, "close", close_body(reason, words))
+    if before is not None or session.phase != "open":
         return
     if command.attachment is not None and command.attachment != session.lease.attachment:
         return
-    begin_close(draft, command.reason, control_id=command.control_id, expired=False)
+    begin_close(draft, reason, control_id=command.control_id, expired=False, words=words)
 
 
-def begin_close(draft: Draft, reason: str, *, control_id: str | None, expired: bool) -> None:
+def begin_close(
+    draft: Draft, reason: cmd.CloseReason, *, control_id: str | None, expired: bool, words: str | None = None
+) -> None:
     """Decide the end (M2): terminals of open responses unless it is an expiry (M14), then the teardown."""
     session = draft.session
     if not expired:
         for response in session.open_responses:
             end_response(draft, response, "cancelled", reason="client_cancelled", cause="session_close")
-    requests = tuple(session.requests)
     draft.emit(
         ev.SessionClosing(
             control_id=control_id,
             reason=reason,
+            words=words,
             expired=expired,
             deadline_us=draft.now + TEARDOWN_US,
-            requests=requests,
+            # What was left before is being cleaned up already, and a request has one clean-up at a time (K20).
+            requests=tuple(name for name, known in session.requests.items() if known.phase in LIVE),
         )
     )
     close_if_free(draft)
@@ -230,7 +237,10 @@ def tick(draft: Draft, _command: cmd.Tick) -> None:
 
 
 def start_runner(draft: Draft, command: cmd.StartRunner) -> None:
-    """Take a session over after a restart (DESIGN 4): fail what ran, detach, start the grace now."""
+    """Take a session over after a restart (DESIGN 4): fail what ran, detach, start the grace now.
+
+    Whatever the stages may still hold is asked for again: a runner may have crashed while its stages live on.
+    """
     session = draft.session
     if session.phase not in ("open", "closing"):
         return
@@ -248,6 +258,8 @@ def start_runner(draft: Draft, command: cmd.StartRunner) -> None:
         close(draft)
     elif forgotten:
         begin_close(draft, "request_cleanup", control_id=None, expired=True)
+        if draft.session.phase == "closing":
+            close(draft)  # announced before the clean-up (M5)
     elif session.resumable:
         grace = max(session.limits.grace_ms, command.grace_ms)
         draft.emit(ev.SessionDetached(generation=session.lease.generation, reason="restart", grace_ms=grace))

@@ -11,6 +11,8 @@ from antiphon.events.events import (
     AttachmentConfirmed,
     AttachmentWithdrawn,
     CallStarted,
+    CleanupFailed,
+    CleanupRetried,
     EngineRestarted,
     Event,
     InputCleared,
@@ -40,10 +42,13 @@ SessionPhase = Literal["new", "open", "closing", "closed"]
 AttachmentPhase = Literal["absent", "unheard", "serving"]
 InputPhase = Literal["silent", "speaking", "stopped"]
 ResponsePhase = Literal["absent", "created", "speaking", "calling"]
-RequestPhase = Literal["unknown", "submitted", "accepted", "leaving", "gone"]
+RequestPhase = Literal["unknown", "submitted", "accepted", "leaving", "stuck", "gone"]
 
 LIVE: frozenset[RequestPhase] = frozenset({"submitted", "accepted"})
 """A request in one of these may still produce something."""
+
+LEFT: frozenset[RequestPhase] = frozenset({"leaving", "stuck"})
+"""A request in one of these is a pending clean-up: its stage is to forget it, and has not said that it has."""
 
 P = TypeVar("P", bound=str)
 Table = Mapping[P, Mapping[type[Event], P]]
@@ -116,7 +121,7 @@ REQUEST: Table[RequestPhase] = {
         Interrupted: "leaving",
         AsideCancelled: "leaving",
         SessionClosing: "leaving",
-        EngineRestarted: "gone",
+        EngineRestarted: "leaving",
         RequestReleased: "gone",
     },
     "accepted": {
@@ -124,13 +129,19 @@ REQUEST: Table[RequestPhase] = {
         Interrupted: "leaving",
         AsideCancelled: "leaving",
         SessionClosing: "leaving",
-        EngineRestarted: "gone",
+        EngineRestarted: "leaving",
         RequestReleased: "gone",
     },
     "leaving": {
+        CleanupFailed: "stuck",
+        CleanupRetried: "leaving",
+        EngineRestarted: "leaving",
         RequestReleased: "gone",
-        SessionClosing: "leaving",
-        EngineRestarted: "gone",
+    },
+    "stuck": {
+        CleanupRetried: "stuck",
+        EngineRestarted: "leaving",
+        RequestReleased: "gone",
     },
     "gone": {},
 }

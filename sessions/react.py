@@ -25,6 +25,8 @@ def react(session: Session, event: ev.AnyEvent, plugins: Registry = REGISTRY) ->
             | ev.AsideCancelled(requests=requests)
         ) if requests:
             return [fx.AbortRequests(requests=requests)]
+        case ev.CleanupRetried(requests=requests) | ev.EngineRestarted(lost=requests) if requests:
+            return [fx.AbortRequests(requests=requests)]
         case ev.RequestFinished(request=request):
             return [fx.ReleaseRequests(requests=(request,))]
         case _:

@@ -85,22 +85,45 @@ def _fail(draft: Draft, request: str, code: str, message: str) -> None:
 
 
 def stage_released(draft: Draft, report: cmd.StageReleased) -> None:
-    """The stage has forgotten a request; the last one of a closing session frees it (M4)."""
-    if report.request in draft.session.requests:
-        draft.emit(ev.RequestReleased(request=report.request))
-        close_if_free(draft)
+    """The stage has forgotten a request; the last one of a closing session frees it (M4).
+
+    One that it was not told to forget is lost.
+    """
+    _forgotten(draft, report.request, "The stage has given up what it worked on.")
+
+
+def stage_abort_failed(draft: Draft, report: cmd.StageAbortFailed) -> None:
+    """The stage could not stop or forget a request: it is asked again later, and nothing else changes (K22, M12).
+
+    Of an interruption the client is told, once until the stage has let go of everything. A closing session has
+    made its attempt (M4).
+    """
+    session = draft.session
+    known = session.requests.get(report.request)
+    if known is None or known.phase != "leaving":
+        return
+    told = any(other.phase == "stuck" for other in session.requests.values())
+    if known.aborted and session.phase == "open" and not told:
+        message = "The model could not be stopped; what it still says is not heard. It is asked again."
+        draft.emit(ev.ErrorReported(number=draft.number, count=1, code="runtime_abort_failed", message=message))
+    draft.emit(ev.CleanupFailed(request=report.request))
+    close_if_free(draft)
 
 
 def stage_lost(draft: Draft, report: cmd.StageLost) -> None:
     """The stage died with the request: fail what it served (K18); it is also forgotten."""
+    _forgotten(draft, report.request, "The stage that worked on this was lost.")
+
+
+def _forgotten(draft: Draft, request: str, message: str) -> None:
+    """No stage holds the request any more. If it was live, what it served fails."""
     session = draft.session
-    if report.request not in session.requests:
+    if request not in session.requests:
         return
-    known = live(session, report.request)
+    known = live(session, request)
     if known is not None:
-        message = "The stage that worked on this was lost."
-        _fail(draft, report.request, "runtime_data_plane_stream_failed", message)
-    draft.emit(ev.RequestReleased(request=report.request))
+        _fail(draft, request, "runtime_data_plane_stream_failed", message)
+    draft.emit(ev.RequestReleased(request=request))
     if known is not None and known.response_id is None:
         resident_lost(draft)
     else:

@@ -20,7 +20,7 @@ _STATES: Mapping[cmd.Signal, TurnState] = {
 }
 """What the session says of the turn behind a signal; the others leave it."""
 
-_CLOSES: Mapping[cmd.Signal, str] = {"close": "client_close", "timeout": "timeout"}
+_CLOSES: Mapping[cmd.Signal, cmd.CloseReason] = {"close": "client_close", "timeout": "timeout"}
 
 
 def signal_turn(draft: Draft, command: cmd.SignalTurn) -> None:

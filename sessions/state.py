@@ -12,14 +12,14 @@ from msgspec import Struct, field
 
 from antiphon.events import ids
 from antiphon.events.audio import AudioFormat, SampleRef, TextMark
-from antiphon.events.commands import ResponseOptions
+from antiphon.events.commands import CloseReason, ResponseOptions
 from antiphon.events.config import Capabilities, Dialect, Limits, SessionConfig
 from antiphon.events.events import Basis, HeldCommand, ResponseHead, TurnState, UnitTaken
 from antiphon.events.items import FunctionCall, Item, ItemStatus, Message
 
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 7
+STATE_VERSION = 8
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
@@ -302,11 +302,25 @@ class Conversation(Struct):
 
 
 class Request(Struct, frozen=True):
-    """Work at the stage. `response_id` None: resident, it opens responses by itself."""
+    """Work at the stage. `response_id` None: resident, it opens responses by itself.
+
+    `aborted`: it was left because of an interruption; if its stage cannot stop it, the client is told (K22).
+    """
 
     phase: RequestPhase
     response_id: str | None
     epoch: int
+    aborted: bool = False
+
+
+class Cleanup(Struct, frozen=True):
+    """The one clean-up of a session (K20): what the stages still hold is asked for again at `due` (M12).
+
+    `attempt` counts how often that was done since there was nothing to clean up.
+    """
+
+    attempt: int
+    due: int
 
 
 class Counters(Struct):
@@ -319,9 +333,10 @@ class Counters(Struct):
 class Closing(Struct, frozen=True):
     """The decided end: why, of which kind, and when the terminal comes at the latest."""
 
-    reason: str
+    reason: CloseReason
     expired: bool
     deadline: int
+    words: str | None = None
 
 
 class Session(Struct):
@@ -364,6 +379,7 @@ class Session(Struct):
     playouts: dict[str, Playout] = field(default_factory=dict[str, Playout])
     conversation: Conversation = field(default_factory=Conversation)
     requests: dict[str, Request] = field(default_factory=dict[str, Request])
+    cleanup: Cleanup | None = None
     counters: Counters = field(default_factory=Counters)
     held: list[Held] = field(default_factory=list[Held])
 
@@ -457,6 +473,11 @@ def opening_body(dialect: Dialect, plugin: str, config: SessionConfig) -> str:
 def resume_body(presented: str, last_number: int) -> str:
     """Return what two resumes under one control id must have in common."""
     return f"{presented}:{last_number}"
+
+
+def close_body(reason: str, words: str | None) -> str:
+    """Return what two closes under one control id must have in common."""
+    return f"{reason}:{words or ''}"
 
 
 def detach_body(expected: int | None, reason: str) -> str:

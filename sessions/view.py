@@ -31,11 +31,16 @@ def view(session: Session, config: SessionConfig | None = None) -> SessionView:
 
 
 def next_deadline(session: Session) -> int | None:
-    """Return the session time (µs) at which `Tick` is due, or None."""
+    """Return the session time (µs) at which `Tick` is due, or None. What the stages hold is due for ever (M12)."""
+    deadlines = [session.cleanup.due] if session.cleanup is not None else []
     if session.phase == "closing" and session.closing is not None:
-        return session.closing.deadline
-    if session.phase != "open":
-        return None
+        deadlines.append(session.closing.deadline)
+    if session.phase == "open":
+        deadlines += _deadlines_of_the_lease(session)
+    return min(deadlines, default=None)
+
+
+def _deadlines_of_the_lease(session: Session) -> list[int]:
     lease, limits = session.lease, session.limits
     known = (lease.confirm_by, lease.expires_at, waits_until(session))
     deadlines = [deadline for deadline in known if deadline is not None]
@@ -44,7 +49,7 @@ def next_deadline(session: Session) -> int | None:
         deadlines.append(idle)
     if limits.max_session_ms:
         deadlines.append(session.opened_at + limits.max_session_ms * 1000)
-    return min(deadlines, default=None)
+    return deadlines
 
 
 def idle_until(session: Session) -> int | None:

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.commands import (
+    StageAbortFailed,
     StageAccepted,
     StageFailed,
     StageFinished,
@@ -29,6 +30,7 @@ AnyReport = (
     | StageFinished
     | StageFailed
     | StageReleased
+    | StageAbortFailed
     | StageLost
 )
 
@@ -83,7 +85,10 @@ class Confirm(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Abort(Struct, frozen=True, kw_only=True, tag=True):
-    """Stop these requests at once and forget them; each is answered by `StageReleased`, unknown ones too."""
+    """Stop these requests at once and forget them; each is answered by `StageReleased`, unknown ones too.
+
+    It may come again for the same request. `StageAbortFailed` says that it could not be done; it is asked again.
+    """
 
     requests: tuple[str, ...]
 

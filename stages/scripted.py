@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from antiphon.events.audio import AudioFormat, TextMark
 from antiphon.events.commands import (
+    StageAbortFailed,
     StageAccepted,
     StageCost,
     StageFailed,
@@ -95,6 +96,10 @@ class Deaf(Struct, frozen=True):
     """From here on answer neither `Abort` nor `Release`, until the test calls `let_go`."""
 
 
+class Stuck(Struct, frozen=True):
+    """From here on fail every `Abort` and `Release`, and hold on, until the test calls `let_go`."""
+
+
 class Late(Struct, frozen=True):
     """After an abort, and before it is confirmed, still produce these words and this much sound."""
 
@@ -106,7 +111,7 @@ class Repeat(Struct, frozen=True):
     """Report the last thing again, as a stage that retries might."""
 
 
-Step = Say | Transcribe | Sleep | Cue | Hear | Finish | Fail | Crash | Hang | Deaf | Late | Repeat
+Step = Say | Transcribe | Sleep | Cue | Hear | Finish | Fail | Crash | Hang | Deaf | Stuck | Late | Repeat
 Script = Sequence[Step]
 
 ANSWER: Script = (Say("Hello.", 80), Finish())
@@ -125,6 +130,7 @@ class _Run:
         self.held = submit.hold
         self.heard = 0
         self.deaf = False
+        self.stuck = False
         self.late: list[Late] = []
         self.last: tuple[AnyReport, bytes] | None = None
         self.sleeping = False
@@ -212,7 +218,9 @@ class ScriptedStage:
             self._play(request)
 
     def let_go(self) -> None:
-        """Confirm every abort and release that a `Deaf` script did not answer."""
+        """Confirm what `Deaf` scripts did not answer, and let what `Stuck` ones failed succeed from here on."""
+        for run in self._runs.values():
+            run.stuck = False
         owed, self._owed = self._owed, []
         for request in owed:
             self._runs.pop(request, None)
@@ -232,7 +240,11 @@ class ScriptedStage:
     def _leave(self, request: str) -> None:
         run = self._runs.get(request)
         if run is not None and run.deaf:
-            self._owed.append(request)
+            if request not in self._owed:
+                self._owed.append(request)
+            return
+        if run is not None and run.stuck:
+            self._say(StageAbortFailed(request=request, message="The script said so."))
             return
         if run is not None:
             for late in run.late:
@@ -268,6 +280,8 @@ class ScriptedStage:
                 run.late.append(step)
             case Deaf():
                 run.deaf = True
+            case Stuck():
+                run.stuck = True
             case Repeat():
                 if run.last is not None:
                     self._say(*run.last)

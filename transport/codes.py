@@ -32,6 +32,7 @@ _CLOSES = {
     "timeout": TRY_LATER,
     "internal_error": INTERNAL,
     "realtime_input_failed": INTERNAL,
+    "engine_dead": INTERNAL,
 }
 
 FATAL_RESUME = frozenset(

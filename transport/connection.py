@@ -274,5 +274,5 @@ def _after_session(last: Published, reader: Reader) -> tuple[int, str]:
                 return GOING_AWAY, "shutdown"
             if event.expired and event.reason == "max_duration" and reader.form in ("ga", "beta"):
                 return GOING_AWAY, "session_expired"
-            return (INTERNAL if event.reason in _BROKEN else NORMAL), event.reason
+            return (INTERNAL if event.reason in _BROKEN else NORMAL), event.words or event.reason
     return NORMAL, "closed"

@@ -335,10 +335,10 @@ def _signal(event: given.TurnSignal, reading: Reading) -> Decoded:
 
 
 def _close(event: given.SessionClose, reading: Reading) -> Decoded:
-    reason = event.reason or "client_close"
+    words = (event.reason or "").encode()[:120].decode(errors="ignore")
     return CloseSession(
         control_id=event.event_id or f"close-{reading.attachment}",
-        reason=reason.encode()[:120].decode(errors="ignore"),
+        words=words if words not in ("", "client_close") else None,
         attachment=reading.attachment,
     )
 

@@ -177,8 +177,8 @@ def _closed(event: ev.SessionClosed, scene: Scene) -> Iterator[ServerEvent]:
     elif scene.extended or scene.asked_to_close:
         yield out.SessionClosedOut(
             session_id=event.session,
-            reason=event.reason,
-            event=out.EndInfo(session_id=event.session, reason=event.reason),
+            reason=event.words or event.reason,
+            event=out.EndInfo(session_id=event.session, reason=event.reason, detail=event.words),
         )
 
 

@@ -89,15 +89,16 @@ class HeartbeatAck(ServerEvent, kw_only=True, tag="session.heartbeat_ack"):
 
 
 class EndInfo(Struct, frozen=True, kw_only=True):
-    """The engine's own event behind `session.closed`."""
+    """The engine's own event behind `session.closed`: `reason` is one of `CloseReason`, `detail` what was said."""
 
     type: Literal["session.closed"] = "session.closed"
     session_id: str
     reason: str
+    detail: str | None = None
 
 
 class SessionClosedOut(ServerEvent, kw_only=True, tag="session.closed"):
-    """The session has ended as it was asked to."""
+    """The session has ended as it was asked to. `reason` is the client's own word, if it gave one (WIRE 8.7)."""
 
     session_id: str
     reason: str

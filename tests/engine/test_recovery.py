@@ -25,6 +25,7 @@ from antiphon.events.events import (
     AudioDelta,
     EngineRestarted,
     ErrorReported,
+    RequestReleased,
     ResponseEnded,
     SessionClosed,
     SessionDetached,
@@ -70,8 +71,9 @@ async def test_a_running_answer_fails_by_name_and_the_session_can_be_resumed() -
     async with world(log=log, clock=clock) as here:
         assert here.hub.recovered.is_set()
         assert here.hub.statistics().recovered == 1
-        started = (await here.recorded(old.session))[-1]
+        *_, started, released = await here.recorded(old.session)
         assert isinstance(started.command, StartRunner)
+        assert [type(event) for event in released.events] == [RequestReleased], "asked again (DESIGN 3)"
         kinds = [type(event) for event in started.events]
         assert kinds[-2:] == [EngineRestarted, SessionDetached]
         assert ErrorReported in kinds

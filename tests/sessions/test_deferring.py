@@ -93,6 +93,7 @@ def test_q4_3_the_clock_promotes_what_was_played_and_never_acknowledged() -> Non
 @rule("I19", "Q4.3")
 def test_q4_3_a_client_that_stops_to_acknowledge_blocks_for_twice_the_rest() -> None:
     world = behind_playback(4_000)
+    world.release()
     world.ack(1_000)
     acked = world.now
     assert next_deadline(world.session) == acked + 2 * 3_000 * MS

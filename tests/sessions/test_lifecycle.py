@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from antiphon.events import commands as cmd
+from antiphon.events import effects as fx
 from antiphon.events import events as ev
 from antiphon.events.config import Limits, TurnDetection
 from antiphon.sessions import core
@@ -503,6 +504,8 @@ def test_restart_fails_the_response_detaches_and_starts_the_grace() -> None:
     assert ended.failure is not None
     assert ended.failure.code == "engine_restarted"
     assert world.session.epoch == 1
+    assert world.effects(events) == [fx.AbortRequests(requests=tuple(outstanding(world.session)))]
+    world.release()
     assert outstanding(world.session) == []
     assert next_deadline(world.session) == world.now + 120_000 * MS
 
@@ -531,8 +534,8 @@ def test_restart_closes_a_session_that_cannot_be_resumed() -> None:
     world = World(dialect="ga")
     world.begin()
     events = world.restart()
-    assert kinds(events)[-2:] == ["SessionClosing", "SessionClosed"]
-    assert only(events, ev.SessionClosed).reason == "disconnect"
+    assert kinds(events)[-2:] == ["EngineRestarted", "SessionClosing"]
+    assert only(world.release(), ev.SessionClosed).reason == "disconnect"
 
 
 def test_restart_finishes_a_close() -> None:

@@ -4,11 +4,13 @@ from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from antiphon.events import commands as cmd
+from antiphon.events import effects as fx
 from antiphon.events import events as ev
 from antiphon.events.audio import AudioFormat, TextMark
 from antiphon.events.config import ConfigPatch, Dialect, Limits, Modality, PlaybackPolicy, TurnDetection
@@ -24,6 +26,7 @@ from antiphon.events.items import (
 )
 from antiphon.sessions import core
 from antiphon.sessions.ending import newest_answer
+from antiphon.sessions.phases import LIVE
 from antiphon.sessions.view import next_deadline
 
 from tests.rules import rule as holds
@@ -481,13 +484,22 @@ class SessionMachine(RuleBasedStateMachine):
     def finish(self, data: st.DataObject, stop: Literal["stop", "max_output_tokens"]) -> None:
         self.give(cmd.StageFinished(request=self.a_request(data.draw), stop=stop))
 
-    @rule(data=st.data(), kind=st.sampled_from([cmd.StageAccepted, cmd.StageReleased, cmd.StageReleased]))
+    @rule(
+        data=st.data(),
+        kind=st.sampled_from([cmd.StageAccepted, cmd.StageReleased, cmd.StageReleased, cmd.StageAbortFailed]),
+        hasty=st.sampled_from([False] * 9 + [True]),
+    )
     @precondition(has_worked)
-    def report(self, data: st.DataObject, kind: type[cmd.StageAccepted] | type[cmd.StageReleased]) -> None:
+    def report(
+        self,
+        data: st.DataObject,
+        kind: type[cmd.StageAccepted] | type[cmd.StageReleased] | type[cmd.StageAbortFailed],
+        hasty: bool,
+    ) -> None:
         request = self.a_request(data.draw)
         known = self.world.session.requests.get(request)
-        if kind is cmd.StageReleased and known is not None and known.phase != "leaving":
-            return  # a stage releases only what it was told to forget
+        if kind is cmd.StageReleased and known is not None and known.phase in LIVE and not hasty:
+            return  # few stages give up what they were not told to forget
         self.give(kind(request=request))
 
     @rule(data=st.data(), lost=st.booleans(), unlikely=st.sampled_from([False, False, True]))
@@ -582,6 +594,20 @@ class SessionMachine(RuleBasedStateMachine):
         attachment = self.world.attachment - stale
         self.give(cmd.ReportRefusal(attachment=attachment, code="bad_audio", message="No.", numbered=numbered))
 
+    @rule(
+        data=st.data(),
+        append=st.booleans(),
+        stale=st.sampled_from([0, 0, 1]),
+        unlikely=st.sampled_from([False] * 5 + [True]),
+    )
+    @precondition(has_worked)
+    def report_fault(self, data: st.DataObject, append: bool, stale: int, unlikely: bool) -> None:
+        """An error of ours that no rule covers (M10)."""
+        if unlikely:
+            request = data.draw(st.sampled_from([None, self.a_request(data.draw)]))
+            attachment = self.world.attachment - stale if request is None else None
+            self.give(cmd.ReportFault(attachment=attachment, append=append, event_id="e", request=request))
+
     @rule()
     def open_again(self) -> None:
         assert not self.give(self.world.opening)
@@ -649,15 +675,30 @@ class SessionMachine(RuleBasedStateMachine):
         resumed = core.load(core.dump(core.fold(world.log[:half])))
         assert core.dump(core.fold(world.log[half:], resumed)) == core.dump(world.session)
         self.give(cmd.Detach(generation=world.session.lease.generation))
-        for _ in range(4):
+        for _ in range(40):
             due = next_deadline(world.session)
-            if due is not None:
+            if due is not None and world.session.phase != "closed":
                 world.now = max(world.now, due)
                 world.tick()
         assert world.session.phase == "closed"
+        self.be_cleaned()
+
+    def be_cleaned(self) -> None:
+        """What was ever submitted is confirmed clean when its stage can do it at last (P13, M12)."""
+        world = self.world
+        for _ in range(2):
+            left = core.outstanding(world.session)
+            due = next_deadline(world.session)
+            assert (due is not None) == bool(left)
+            if due is not None:
+                world.now = max(world.now, due)
+                assert world.effects(world.tick()) == [fx.AbortRequests(requests=tuple(left))]
+                world.jam()
         world.release()
         assert core.outstanding(world.session) == []
+        assert next_deadline(world.session) is None
 
 
-TestSession = holds(*HELD)(SessionMachine.TestCase)
+# Half a minute of work, and many times that on a machine that is busy with other things.
+TestSession = pytest.mark.timeout(900)(holds(*HELD)(SessionMachine.TestCase))
 TestSession.settings = settings(max_examples=8 * settings().max_examples, stateful_step_count=60)

@@ -4,6 +4,7 @@ import msgspec
 from msgspec import Struct, field
 
 from antiphon.events import commands as cmd
+from antiphon.events import effects as fx
 from antiphon.events import events as ev
 from antiphon.events import ids
 from antiphon.events.config import SessionConfig, overlap_policy
@@ -11,10 +12,11 @@ from antiphon.events.errors import CODES
 from antiphon.events.items import FunctionCall, Message
 from antiphon.events.log import Transaction, canonical, decode, encode
 from antiphon.sessions import core
-from antiphon.sessions.phases import LIVE
+from antiphon.sessions.phases import LEFT, LIVE, RequestPhase
 from antiphon.sessions.playback import prefix_of, waits_until
 from antiphon.sessions.plugins import REGISTRY, Registry
 from antiphon.sessions.state import Playout
+from antiphon.sessions.view import next_deadline
 
 from tests.sessions.watch_work import WatchWork
 
@@ -52,6 +54,7 @@ class Before(Struct, frozen=True):
     config_generation: int
     locked: bool
     cursors: dict[str, tuple[int, int]]
+    requests: dict[str, RequestPhase]
 
 
 def look(session: core.Session) -> Before:
@@ -70,6 +73,7 @@ def look(session: core.Session) -> Before:
         config_generation=session.config_generation,
         locked=session.locked,
         cursors={key: (p.played_ms, p.committed_ms) for key, p in session.playouts.items()},
+        requests={name: known.phase for name, known in session.requests.items()},
     )
 
 
@@ -109,6 +113,7 @@ class Watch(Struct):
         self._playback(before, session, transaction)
         self._requests(session, transaction)
         self.work.step(before.data, session, transaction)
+        self._cleanup(before, session, transaction)
 
     # -- P1, P50, P54 ----------------------------------------------------------------------------------------
 
@@ -249,7 +254,8 @@ class Watch(Struct):
         earlier = [type(other) for other in transaction.events[:index]]
         later = [type(other) for other in transaction.events[index:]]
         if event.status == "failed":
-            assert ev.ErrorReported in earlier, "P21: a failure without an error"
+            fault = isinstance(transaction.command, cmd.ReportFault) and transaction.command.append
+            assert ev.ErrorReported in (later if fault else earlier), "P21: a failure without an error"
         if event.status == "cancelled":
             cause = ev.AsideCancelled if aside else ev.Interrupted
             assert cause in earlier or ev.SessionClosing in later, "P22"
@@ -340,7 +346,7 @@ class Watch(Struct):
                     pass
                 case ev.RequestSubmitted(request=request) if self._aside(request):
                     pass
-                case ev.RequestSubmitted() | ev.InputCleared() | ev.InputDropped() | ev.SessionClosed():
+                case ev.RequestSubmitted() | ev.InputCleared() | ev.InputDropped() | ev.SessionClosing():
                     self.retained = 0
                 case _:
                     pass
@@ -484,4 +490,32 @@ class Watch(Struct):
         if session.phase == "closed" and ev.SessionClosed in names and session.closing is not None:
             late = transaction.at >= session.closing.deadline or session.closing.reason == "request_cleanup"
             restarted = ev.EngineRestarted in names
-            assert not session.requests or late or restarted, "M4"
+            tried = all(known.phase == "stuck" for known in session.requests.values())
+            assert tried or late or restarted, "M4"
+
+    # -- clean-ups: A18, K20, M12, P13, P56 ------------------------------------------------------------------
+
+    def _cleanup(self, before: Before, session: core.Session, transaction: Transaction) -> None:
+        asked = [
+            name
+            for event in transaction.events
+            for effect in core.react(session, event)
+            if isinstance(effect, fx.AbortRequests | fx.ReleaseRequests)
+            for name in effect.requests
+        ]
+        assert len(asked) == len(set(asked)), "K20: two clean-ups of one request"
+        released = {event.request for event in transaction.events if isinstance(event, ev.RequestReleased)}
+        again = any(isinstance(event, ev.CleanupRetried | ev.EngineRestarted) for event in transaction.events)
+        for name, known in session.requests.items():
+            was = before.requests.get(name)
+            if known.phase in LEFT and was not in LEFT:
+                assert name in asked, "A18: it was left, and nobody is asked to forget it"
+            if was in LEFT and name in asked:
+                assert again, "K20: a second clean-up beside the first"
+        assert before.requests.keys() - session.requests.keys() <= released, "P13: forgotten before its stage has"
+        pending = any(known.phase in LEFT for known in session.requests.values())
+        assert (session.cleanup is not None) == pending, "P56"
+        if session.cleanup is not None:
+            due = next_deadline(session)
+            assert due is not None, "M12: nobody will ask again"
+            assert due <= session.cleanup.due, "M12: nobody will ask again"

@@ -63,7 +63,9 @@ class WatchWork(Struct):
         if isinstance(command, cmd.StageReport):
             assert command.request in before.requests, "P4: an answer to nothing"
             known = before.requests[command.request]
-            heard = isinstance(command, cmd.StageReleased | cmd.StageLost) or known.phase in LIVE
+            heard = (
+                isinstance(command, cmd.StageReleased | cmd.StageAbortFailed | cmd.StageLost) or known.phase in LIVE
+            )
             assert heard, "P4, K21: a request that is leaving was heard"
 
     def _names(self, before: core.Session, session: core.Session, transaction: Transaction) -> None:

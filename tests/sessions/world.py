@@ -21,7 +21,7 @@ from antiphon.events.items import FunctionOutput, Item, Message, TextPart, text_
 from antiphon.events.log import Transaction
 from antiphon.sessions import core
 from antiphon.sessions.models.base import Baked, TurnModel, locked_instructions, locked_tools
-from antiphon.sessions.phases import LIVE
+from antiphon.sessions.phases import LEFT, LIVE
 from antiphon.sessions.plugins import ECHO, REGISTRY, Registry
 from antiphon.sessions.view import prompt
 
@@ -321,11 +321,19 @@ class World:
     def lose(self, request: str | None = None) -> list[ev.AnyEvent]:
         return self.do(cmd.StageLost(request=request or self.request))
 
+    def jam(self, request: str | None = None) -> list[ev.AnyEvent]:
+        """Let the stage fail to forget: one request, or whatever it was told to forget."""
+        names = [name for name, known in self.session.requests.items() if known.phase in LEFT]
+        events: list[ev.AnyEvent] = []
+        for name in names if request is None else [request]:
+            events += self.do(cmd.StageAbortFailed(request=name, message="It does not stop."))
+        return events
+
     def release(self) -> list[ev.AnyEvent]:
         """Let the stage forget whatever it was told to forget."""
         events: list[ev.AnyEvent] = []
         for name, known in list(self.session.requests.items()):
-            if known.phase == "leaving":
+            if known.phase in LEFT:
                 events += self.do(cmd.StageReleased(request=name))
         return events
 

@@ -156,7 +156,7 @@ def test_playback_and_truncation_take_huge_numbers_as_the_largest() -> None:
 @pytest.mark.parametrize("name", ["session.close", "close", "close_session"])
 def test_closing_keeps_120_bytes_of_the_reason(name: str) -> None:
     command = read({"type": name, "reason": "é" * 100})
-    assert command == cmd.CloseSession(control_id="close-3", reason="é" * 60, attachment=3)
+    assert command == cmd.CloseSession(control_id="close-3", words="é" * 60, attachment=3)
 
 
 def test_resume_and_event_ack() -> None:
