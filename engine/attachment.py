@@ -19,6 +19,7 @@ from .outcome import Outcome
 from .published import Published
 from .runner import Runner
 from .settings import HubSettings
+from .tokens import Veiled
 
 DetachReason = Literal["disconnect", "idle_timeout", "slow_consumer", "transport_error", "shutdown"]
 Ended = Literal["replaced", "detached", "slow_consumer", "closed", "failed", "shutdown", "engine_dead"]
@@ -41,7 +42,7 @@ class Serving(Protocol):
     def current(self) -> "Attachment | None": ...
 
 
-class Granted(Struct, frozen=True, kw_only=True):
+class Granted(Veiled, Struct, frozen=True, kw_only=True):
     """What was decided when a connection was attached."""
 
     session: str

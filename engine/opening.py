@@ -19,7 +19,7 @@ from .feed import Feed
 from .inbox import Prepare
 from .published import Published
 from .settings import HubSettings
-from .tokens import digest, token
+from .tokens import Veiled, digest, token
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -45,7 +45,7 @@ class Opening(Struct, frozen=True, kw_only=True):
         return _encode(replace(self, control_id=""))
 
 
-class Resumption(Struct, frozen=True, kw_only=True):
+class Resumption(Veiled, Struct, frozen=True, kw_only=True):
     """A new connection for a session; `last_number` is the last public number that its client saw."""
 
     session: str

@@ -4,6 +4,9 @@ import hashlib
 import hmac
 from base64 import urlsafe_b64encode
 
+from msgspec import UNSET, Struct
+from msgspec.structs import asdict
+
 
 def token(secret: bytes, session: str, attachment: int) -> str:
     """Return the resume token of one attachment: 43 URL-safe characters, 256 bit.
@@ -17,3 +20,20 @@ def token(secret: bytes, session: str, attachment: int) -> str:
 def digest(presented: str) -> str:
     """Return the hex SHA-256 of a token, which is all that commands and events carry."""
     return hashlib.sha256(presented.encode()).hexdigest()
+
+
+class Veiled:
+    """A record that holds a resume token and does not show it, whoever prints it (D21)."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Say everything but the token."""
+        assert isinstance(self, Struct)
+        shown = (f"{name}={_shown(name, value)}" for name, value in asdict(self).items())
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _shown(name: str, value: object) -> str:
+    hidden = name in ("token", "resume_token") and value is not None and value is not UNSET
+    return "'...'" if hidden else repr(value)

@@ -36,6 +36,9 @@ EARLY_BYTES = 1024 * 1024
 TERMINAL_S = 5.0
 """How long a connection waits for the other side once all is said (D9)."""
 
+TERMINAL_US = 5_000_000
+"""How long the last messages of a session may take to leave."""
+
 GIVING_UP_S = 1.0
 """How long a connection that ends waits until the log says that the session was given up."""
 
@@ -143,7 +146,7 @@ class Connection:
             return
         self._begin(attachment)
         async with anyio.create_task_group() as group:
-            group.start_soon(self._watch_slowness, attachment)
+            group.start_soon(self._watch_the_end, attachment)
             try:
                 await self._write(attachment)
             except Refused as refused:
@@ -211,10 +214,15 @@ class Connection:
             if isinstance(event, ConfigUpdated):
                 self._idleness.watch(event.config.idle_timeout_s)
 
-    async def _watch_slowness(self, attachment: Attachment) -> None:
-        """A reader that is too far behind is cut off, even while a write to it waits."""
+    async def _watch_the_end(self, attachment: Attachment) -> None:
+        """A reader that is too far behind is cut off, even while a write to it waits; one that does not read how its
+        session or its hold on it ended, after 5 s (D9)."""
         if await attachment.wait_ended() == "slow_consumer":
             self._socket.close(POLICY, "slow_consumer")
+            return
+        clock = self._hub.clock
+        await clock.sleep_until(clock.monotonic_us() + TERMINAL_US)
+        self._socket.cut_off()
 
     def _say(self, message: ServerEvent) -> None:
         """Send a message that is in no log."""

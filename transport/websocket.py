@@ -142,6 +142,11 @@ class WebSocket(asyncio.Protocol):
             self.resume()
             self._cut_off_later()
 
+    def cut_off(self) -> None:
+        """End the connection without another word."""
+        if self._transport is not None:
+            self._transport.abort()
+
     async def wait_lost(self) -> None:
         """Wait until the connection is over."""
         await self._lost.wait()
@@ -274,11 +279,7 @@ class WebSocket(asyncio.Protocol):
 
     def _cut_off_later(self) -> None:
         if self._deadline is None and self._transport is not None:
-            self._deadline = self._clock.call_at(self._clock.monotonic_us() + CLOSING_US, self._cut_off)
-
-    def _cut_off(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
+            self._deadline = self._clock.call_at(self._clock.monotonic_us() + CLOSING_US, self.cut_off)
 
     def _ping_later(self) -> None:
         self._ping_timer = self._clock.call_at(self._clock.monotonic_us() + PING_US, self._keep_alive)
@@ -297,7 +298,7 @@ class WebSocket(asyncio.Protocol):
         if self.open:
             self._protocol.fail(INTERNAL, "keepalive ping timeout")
             self._flush()
-        self._cut_off()
+        self.cut_off()
 
 
 def refused(status: int, reason: str, body: bytes) -> Response:

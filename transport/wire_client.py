@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from antiphon.engine.tokens import Veiled
+
 from .wire_formats import FormatIn, Rate
 
 EventId = Annotated[str, Meta(max_length=512)]
@@ -182,7 +184,7 @@ class ResponseCancel(ClientEvent, frozen=True, kw_only=True, tag="response.cance
     response_id: str | None = None
 
 
-class Resume(ClientEvent, frozen=True, kw_only=True, tag="session.resume"):
+class Resume(Veiled, ClientEvent, frozen=True, kw_only=True, tag="session.resume"):
     """Take a session over after its connection was lost; only as the first message."""
 
     session_id: str

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from antiphon.engine.published import Published
+from antiphon.engine.tokens import Veiled
 from antiphon.events import events as ev
 from antiphon.events import ids
 from antiphon.events.config import Dialect
@@ -45,7 +46,7 @@ class Messages(Struct, frozen=True, gc=False):
     all: tuple[Message, ...]
 
 
-class Reader(Struct):
+class Reader(Veiled, Struct):
     """Who reads: a connection and what only it is told.
 
     `form` is its dialect as it is written, `token` the resume token that its first message carries.

@@ -8,6 +8,7 @@ import msgspec
 import pybase64
 from msgspec import UNSET, Struct
 
+from antiphon.engine.tokens import Veiled
 from antiphon.events import events as ev
 from antiphon.events.audio import SampleRef
 from antiphon.events.commands import AnyCommand, Usage
@@ -26,7 +27,7 @@ Form = Literal["ga", "beta", "duplex", "plain"]
 or of what came when its replay window had overflowed."""
 
 
-class Scene(Struct):
+class Scene(Veiled, Struct):
     """What a message depends on besides its event.
 
     `sound` holds the bytes of the transaction's deltas. `epoch` is the latest durable one: sound of an older

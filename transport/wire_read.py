@@ -6,13 +6,14 @@ from msgspec import Struct
 
 from antiphon.engine.ingress import AppendRequest
 from antiphon.engine.item_request import ItemRequest
+from antiphon.engine.tokens import Veiled
 from antiphon.events.commands import ClientCommand, CloseSession
 from antiphon.events.config import Dialect, SessionConfig
 
 from .wire_errors import WireError
 
 
-class SessionResume(Struct, frozen=True, kw_only=True):
+class SessionResume(Veiled, Struct, frozen=True, kw_only=True):
     """Take over a session, of which everything up to `last_number` was seen."""
 
     session: str

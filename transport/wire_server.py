@@ -8,6 +8,8 @@ from typing import Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from antiphon.engine.tokens import Veiled
+
 from .codes import ErrorBody
 from .wire_formats import FormatOut
 from .wire_items import ItemOut
@@ -27,7 +29,7 @@ class ServerEvent(Struct, kw_only=True, tag_field="type"):
 # -- session -------------------------------------------------------------------------------------------------
 
 
-class SessionCreated(ServerEvent, kw_only=True, tag="session.created"):
+class SessionCreated(Veiled, ServerEvent, kw_only=True, tag="session.created"):
     """The session is open."""
 
     session: Raw
@@ -41,7 +43,7 @@ class SessionUpdated(ServerEvent, kw_only=True, tag="session.updated"):
     session: Raw
 
 
-class SessionResumed(ServerEvent, kw_only=True, tag="session.resumed"):
+class SessionResumed(Veiled, ServerEvent, kw_only=True, tag="session.resumed"):
     """The session is served by this connection now; what was missed follows."""
 
     session_id: str
