@@ -215,8 +215,8 @@ class Connection:
                 self._idleness.watch(event.config.idle_timeout_s)
 
     async def _watch_the_end(self, attachment: Attachment) -> None:
-        """A reader that is too far behind is cut off, even while a write to it waits; one that does not read how its
-        session or its hold on it ended, after 5 s (D9)."""
+        """Cut off a reader that is too far behind, even while a write to it waits; and one that does not read how
+        its session, or its hold on it, has ended, after 5 s (D9)."""
         if await attachment.wait_ended() == "slow_consumer":
             self._socket.close(POLICY, "slow_consumer")
             return

@@ -21,9 +21,8 @@ from tests.rules import rule
 Kind = Literal["beat", "drop", "resume", "give up", "hold", "go", "ack", "stale", "wait", "late"]
 Step = tuple[Kind, int]
 
-KINDS: list[Kind] = (
-    ["beat"] * 4 + ["resume"] * 3 + ["drop", "give up", "hold", "go", "ack", "stale", "wait", "late"]
-)
+OTHERS: list[Kind] = ["drop", "give up", "hold", "go", "ack", "stale", "wait", "late"]
+KINDS: list[Kind] = ["beat", "beat", "beat", "resume", "resume", *OTHERS]
 STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 12)), max_size=30)
 
 
