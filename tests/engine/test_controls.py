@@ -8,13 +8,22 @@ import pytest
 from antiphon.engine.attachment import Attachment
 from antiphon.engine.errors import Refused
 from antiphon.engine.hub import Hub
+from antiphon.engine.ingress import AppendRequest
 from antiphon.engine.inline import InlineClient
 from antiphon.engine.opening import Opening, Resumption
 from antiphon.engine.openings import KEPT
+from antiphon.engine.runner import RUN_AHEAD
 from antiphon.engine.settings import HubSettings
-from antiphon.events.commands import CloseSession, Detach, Heartbeat, OpenSession, ResumeSession
+from antiphon.events.commands import CloseSession, CommitInput, Detach, Heartbeat, OpenSession, ResumeSession
 from antiphon.events.errors import error_type, retryable
-from antiphon.events.events import SessionClosed, SessionDetached, SessionOpened, SessionResumed
+from antiphon.events.events import (
+    AudioReceived,
+    ErrorReported,
+    SessionClosed,
+    SessionDetached,
+    SessionOpened,
+    SessionResumed,
+)
 from antiphon.events.log import Unavailable
 from antiphon.stages.scripted import Deaf, Hang, ScriptedStage
 
@@ -372,6 +381,46 @@ async def test_a_command_on_a_connection_whose_session_is_gone_goes_nowhere() ->
         await settle()
         assert len(await here.recorded(attachment.session)) == before
         assert await code_of(here.hub.detach(attachment.session, "d")) == "unknown_session"
+
+
+@rule("B24", "E12", "P28")
+async def test_sound_over_the_budget_is_refused_before_it_waits_in_a_queue() -> None:
+    """The trap: checked when it is carried out, a queue behind a busy writer holds sound without a bound."""
+    async with world(settings=HubSettings(input_bytes=10_000, shutdown_ms=200)) as here:
+        attachment = await here.hub.open(opening())
+        runner = here.hub._live[attachment.session].runner  # pyright: ignore[reportPrivateUsage]
+        here.log.holding = True
+        for _ in range(RUN_AHEAD + 1):
+            attachment.send(Heartbeat(attachment=1))
+        await settle()
+        before = len(here.log.appended)
+        for number in range(20):
+            attachment.append(AppendRequest(data=b"\x00\x20" * 500, speech=True, event_id=f"e{number}"))
+            assert runner.inbox.queued_bytes <= 10_000
+        assert len(here.log.appended) == before, "nothing of it was decided"
+        here.log.release()
+        await settle()
+        events = await here.events(attachment.session)
+        refused = [event for event in events if isinstance(event, ErrorReported)]
+        taken = [event for event in events if isinstance(event, AudioReceived)]
+        assert {event.code for event in refused} == {"input_backpressure"}
+        assert len(refused) + len(taken) == 20
+        assert 0 < sum(event.ref.size for event in taken) <= 10_000
+
+
+@rule("B24", "E14")
+async def test_commits_over_the_budget_of_turns_are_refused() -> None:
+    stage = ScriptedStage(default=(Hang(),))
+    async with world(stage, settings=HubSettings(pending_commits=2, shutdown_ms=200)) as here:
+        attachment = await here.hub.open(opening())
+        for _ in range(5):
+            attachment.append(AppendRequest(data=b"\x00\x20" * 1_600, speech=True))
+            attachment.send(CommitInput(attachment=1, create_response=True))
+        await settle()
+        events = await here.events(attachment.session)
+        codes = [event.code for event in events if isinstance(event, ErrorReported)]
+        assert codes
+        assert set(codes) == {"input_backpressure"}
 
 
 # -- callers who go away: C14, D27, D32 ----------------------------------------------------------------------

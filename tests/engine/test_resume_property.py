@@ -150,7 +150,7 @@ async def play(steps: list[Step], window: int) -> None:
             group.cancel_scope.cancel()
 
 
-@rule("P43", "P44", "P46", "P49", "P51", "P52", "D12", "D29", "D30")
+@rule("D33", "P43", "P44", "P46", "P49", "P51", "P52", "D12", "D29", "D30")
 @settings(max_examples=60)
 @given(STEPS, st.sampled_from([10**6, 10**6, 10**6, 12]))
 def test_every_message_once_or_a_word_that_it_cannot_be(steps: list[Step], window: int) -> None:
