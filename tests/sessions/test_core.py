@@ -2,7 +2,10 @@
 
 from typing import get_args
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
@@ -11,8 +14,9 @@ from antiphon.sessions.core import CONTROLS, REQUESTS
 from antiphon.sessions.draft import Draft
 from antiphon.sessions.refusal import refuse
 
+from tests.events.examples import structs
 from tests.rules import rule
-from tests.sessions.world import World, kinds
+from tests.sessions.world import World, kinds, only
 
 COMMANDS: tuple[type[cmd.Command], ...] = get_args(cmd.AnyCommand)
 
@@ -84,6 +88,27 @@ def test_a_refusal_carries_the_clients_event_id() -> None:
     (told,) = world.do(cmd.CancelResponse(attachment=1, event_id="mine"))
     assert isinstance(told, ev.ErrorReported)
     assert (told.event_id, told.number, told.count) == ("mine", 1, 1)
+
+
+@rule("A22", "B23", "C13")
+@pytest.mark.parametrize("kind", list(REQUESTS))
+@settings(max_examples=5)
+@given(data=st.data())
+def test_a22_every_refused_command_of_a_client_is_named(kind: type[cmd.ClientCommand], data: st.DataObject) -> None:
+    command = data.draw(structs(kind))
+    world = World()
+    world.begin()
+    world.close()
+    mine = msgspec.structs.replace(command, attachment=world.attachment, event_id="mine", client_seq=None)
+    refused = only(core.decide(world.session, mine, world.now), ev.ErrorReported)  # type: ignore[arg-type]
+    code = "runtime_touch_failed" if kind is cmd.Heartbeat else "session_closed"
+    assert (refused.code, refused.event_id) == (code, "mine")
+
+
+@rule("A22")
+def test_a22_only_errors_are_told_by_the_id_of_what_caused_them() -> None:
+    naming = {kind for kind in get_args(ev.AnyEvent) if "event_id" in kind.__struct_fields__}
+    assert naming == {ev.ErrorReported}
 
 
 @rule("P32")

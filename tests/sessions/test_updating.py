@@ -1,17 +1,22 @@
 """session.update: all of it or nothing (BEHAVIOURS L, WIRE 4)."""
 
+from typing import get_args
+
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.audio import AudioFormat, SampleRef
-from antiphon.events.config import ConfigPatch, SessionConfig, Transcription, TurnDetection
+from antiphon.events.config import ConfigPatch, Dialect, SessionConfig, Transcription, TurnDetection
 from antiphon.sessions import core
 from antiphon.sessions.models.base import TurnModel
 from antiphon.sessions.plugins import CASCADE, ECHO, MINICPM, Registry
 from antiphon.sessions.refusal import refuse
 
+from tests.events.examples import structs
 from tests.rules import rule
 from tests.sessions.world import QUICK_VAD, REMEMBERING, World, error, kinds, only
 
@@ -311,6 +316,44 @@ def test_wire_4_7_tracing_and_opening_words_are_fixed() -> None:
     world.append()
     assert error(update(world, ConfigPatch(echo={"initial_user_text": '"Hi."'}))) == "bad_event"
     assert kinds(update(world, ConfigPatch(echo={"initial_user_text": '"Ho."'}))) == ["ConfigUpdated"]
+
+
+JSON = {"tools", "tool_choice", "echo", "unknown", "extras"}
+"""Fields of a patch that are JSON by contract, and not drawn here."""
+
+
+@rule("L1", "L6", "L7", "B10", "A22")
+@given(
+    drawn=structs(ConfigPatch),
+    names=st.sets(st.sampled_from(sorted(set(ConfigPatch.__struct_fields__) - JSON)), max_size=4),
+    dialect=st.sampled_from(get_args(Dialect)),
+)
+def test_any_patch_is_published_as_a_whole_or_refused_by_name(
+    drawn: ConfigPatch, names: set[str], dialect: Dialect
+) -> None:
+    fields = {name: value for name, value in msgspec.structs.asdict(drawn).items() if name in names}
+    patch = ConfigPatch(**fields)
+    world = World(dialect=dialect)
+    before = world.session.config
+    (event,) = world.do(cmd.UpdateSession(attachment=1, event_id="mine", patch=patch))
+    if isinstance(event, ev.ErrorReported):
+        assert event.event_id == "mine"
+        assert event.code in CODES_OF_UPDATES
+        assert world.session.config == before
+        return
+    assert isinstance(event, ev.ConfigUpdated)
+    assert only(update(world, patch), ev.ConfigUpdated).config == event.config, "the same again changes nothing"
+
+
+CODES_OF_UPDATES = {
+    "bad_event",
+    "unsupported",
+    "unsupported_audio_format",
+    "unsupported_turn_detection",
+    "model_update_unsupported",
+    "playback_policy_update_unsupported",
+    "invalid_duplex_runtime_config",
+}
 
 
 # -- the detector --------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from antiphon.events.commands import AppendAudio
 
 from .serving import Serving, Wire, serving
 from tests.engine.worlds import MoodyLog
+from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
 
@@ -69,6 +70,7 @@ BURSTS: list[tuple[list[dict[str, Any]], list[str | None]]] = [
 ]
 
 
+@rule("L1", "L2")
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize(("events", "expected"), BURSTS, ids=range(len(BURSTS)))
 async def test_updates_are_read_as_the_ones_before_leave_things(
@@ -82,6 +84,7 @@ async def test_updates_are_read_as_the_ones_before_leave_things(
         assert [event["error"]["param"] if event["type"] == "error" else None for event in told] == expected
 
 
+@rule("L2")
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_a_rate_behind_a_format_keeps_the_new_format(dialect: str) -> None:
     query, options = DIALECTS[dialect]
@@ -93,6 +96,7 @@ async def test_a_rate_behind_a_format_keeps_the_new_format(dialect: str) -> None
         assert shown[-1] == {"type": "audio/pcm_f32le", "rate": 8000}
 
 
+@rule("L2")
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_sound_behind_a_format_is_read_in_it(dialect: str) -> None:
     query, options = DIALECTS[dialect]
@@ -110,6 +114,7 @@ async def test_sound_behind_a_format_is_read_in_it(dialect: str) -> None:
         assert sum(await appended(served)) == 3 * 3200
 
 
+@rule("L2", "L9")
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_a_response_behind_an_update_may_use_its_tools(dialect: str) -> None:
     query, options = DIALECTS[dialect]

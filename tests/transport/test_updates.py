@@ -193,6 +193,17 @@ async def test_in_the_duplex_dialect_the_event_may_be_the_object() -> None:
         assert (await wire.next())["session"] == expected
 
 
+@rule("L10", "E3")
+async def test_l10_the_level_of_silence_applies_from_the_next_chunk() -> None:
+    async with talking("duplex") as (wire, _):
+        for level, silent in ((0.5, True), (0.01, False)):
+            await wire.send("session.update", session={"overlap_silence_rms": level})
+            await wire.until("session.updated")
+            await wire.send("input_audio_buffer.append", audio=SOUND)
+            await wire.send("input_audio_buffer.commit")
+            assert (await wire.until("input_audio_buffer.committed"))["event"]["empty"] is silent
+
+
 # -- signals -------------------------------------------------------------------------------------------------
 
 
