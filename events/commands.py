@@ -11,8 +11,11 @@ from msgspec import Struct
 
 from .audio import AudioFormat, TextMark
 from .config import Capabilities, ConfigPatch, Dialect, JsonText, Limits, Modality, SessionConfig
+from .context import ContextTurn
 from .errors import Detail
 from .items import Item, ItemReference
+from .metrics import StageCost as StageCost
+from .metrics import Usage as Usage
 
 
 class Command(Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True, gc=False):
@@ -351,26 +354,6 @@ class SignalTurn(ClientCommand, frozen=True, kw_only=True):
 # -- what stages report --------------------------------------------------------------------------------------
 
 
-class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Tokens spent on a response; sums."""
-
-    input_text: int = 0
-    input_audio: int = 0
-    cached: int = 0
-    output_text: int = 0
-    output_audio: int = 0
-
-
-class StageCost(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one stage spent on a request, in milliseconds, measured where it happened."""
-
-    stage: str
-    queue_ms: float = 0.0
-    first_output_ms: float = 0.0
-    total_ms: float = 0.0
-    outputs: int = 0
-
-
 class StageReport(Command, frozen=True, kw_only=True):
     """Something that a stage says about a request. A request that is not live decides to nothing (DESIGN 3)."""
 
@@ -460,19 +443,44 @@ class StageCalled(StageReport, frozen=True, kw_only=True):
     ends: bool = False
 
 
+class StageMeasured(StageReport, frozen=True, kw_only=True):
+    """What stages have spent on the request since they said so last; it comes in the order of the outputs (K24)."""
+
+    costs: tuple[StageCost, ...] = ()
+    usage: Usage = Usage()
+
+
+class StageGateOpened(StageReport, frozen=True, kw_only=True):
+    """What follows of this request leaves room for the next turn, which may begin beside it (H2)."""
+
+
+class StageContext(StageReport, frozen=True, kw_only=True):
+    """What the model will remember of the turn that the request answers, once its text is complete (H15)."""
+
+    turn: ContextTurn
+
+
 class StageFinished(StageReport, frozen=True, kw_only=True):
-    """The answer is complete. `stop` is `stop` or the limit that was hit."""
+    """The answer is complete. `stop` is `stop` or the limit that was hit.
+
+    `silent`: the model has decided to say nothing; `reason` says why (G15). `abort`: later stages were warmed for
+    sound that does not come, and must be stopped (G16). The costs are those that were not told before.
+    """
 
     stop: Literal["stop", "max_output_tokens", "content_filter"] = "stop"
+    silent: bool = False
+    reason: str | None = None
+    abort: bool = False
     usage: Usage = Usage()
     costs: tuple[StageCost, ...] = ()
 
 
 class StageFailed(StageReport, frozen=True, kw_only=True):
-    """The request ended in an error (K16)."""
+    """The request ended in an error (K16). `goes_on`: it did not, only what it was saying is void (G24)."""
 
     code: str
     message: str
+    goes_on: bool = False
 
 
 class StageReleased(StageReport, frozen=True, kw_only=True):
@@ -522,6 +530,9 @@ AnyCommand = (
     | StageProduced
     | StageSegmentFinished
     | StageCalled
+    | StageMeasured
+    | StageGateOpened
+    | StageContext
     | StageFinished
     | StageFailed
     | StageReleased

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from .audio import AudioFormat, SampleRef
 from .config import JsonText, Sampling
+from .context import ContextTurn
 from .events import UnitKind
 from .items import Item
 
@@ -16,6 +17,7 @@ class TurnInput(Struct, frozen=True, kw_only=True):
     spoken output must be delivered in; `speaks` False asks for text only. `sampling` has one
     set for each stage of the model, `extras` the options that its stage half reads (persona, window, …).
     `frames` are pictures that were taken while the user spoke.
+    `context` is what the model remembers of earlier turns beside the conversation, oldest first.
     `tools` and `tool_choice` are JSON, spelled as the wire shows them.
     """
 
@@ -33,6 +35,7 @@ class TurnInput(Struct, frozen=True, kw_only=True):
     sampling: tuple[Sampling, ...] = ()
     extras: dict[str, JsonText] = {}
     frames: tuple[SampleRef, ...] = ()
+    context: tuple[ContextTurn, ...] = ()
     tools: JsonText = "[]"
     tool_choice: JsonText = '"auto"'
 

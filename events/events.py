@@ -20,13 +20,13 @@ from .commands import (
     CreateResponse,
     ResponseOptions,
     Signal,
-    StageCost,
     UpdateSession,
-    Usage,
 )
 from .config import Capabilities, Dialect, JsonText, Limits, Modality, SessionConfig
+from .context import ContextTurn
 from .errors import Detail
 from .items import FunctionCall, Item, Message
+from .metrics import Latency, StageCost, Usage
 
 TurnState = Literal[
     "idle", "user_speaking", "user_committed", "assistant_generating", "assistant_playing", "barge_in"
@@ -424,11 +424,16 @@ class OverlapDecided(PublicEvent, frozen=True, kw_only=True):
 
 
 class ListenDecided(PublicEvent, frozen=True, kw_only=True):
-    """The model goes on listening; with `response_id` it has yielded that response (WIRE 3.7)."""
+    """The model goes on listening; with `response_id` it has yielded that response (WIRE 3.7).
+
+    `model`: the model has decided so. `buffering`: it has not, it needs to hear more first (G18).
+    """
 
     session: str
     epoch: int
     reason: str
+    model: bool = False
+    buffering: bool = False
     response_id: str | None = None
 
 
@@ -493,6 +498,33 @@ class AsideCancelled(Event, frozen=True, kw_only=True):
     requests: tuple[str, ...]
 
 
+class GateOpened(Event, frozen=True, kw_only=True):
+    """The next turn may begin although the answer of this request is still being made (H3)."""
+
+    request: str
+
+
+class ContextCommitted(Event, frozen=True, kw_only=True):
+    """The model remembers a turn: once, and whatever of it is played (H15)."""
+
+    request: str
+    turn: ContextTurn
+
+
+class CostsNoted(Event, frozen=True, kw_only=True):
+    """What stages spent on a response; None: on one that has not opened yet (K25)."""
+
+    response_id: str | None
+    costs: tuple[StageCost, ...] = ()
+    usage: Usage = Usage()
+
+
+class TurnCompleted(Event, frozen=True, kw_only=True):
+    """The model has done with its turn `turn`, and with all before it (A6)."""
+
+    turn: int
+
+
 class ResponseDrains(Event, frozen=True, kw_only=True):
     """A response is still being made, and a newer turn may become the active one (H4)."""
 
@@ -523,9 +555,10 @@ class RequestAccepted(Event, frozen=True, kw_only=True):
 
 
 class RequestFinished(Event, frozen=True, kw_only=True):
-    """The stage is done with it and shall forget it."""
+    """The stage is done with it and shall forget it; `abort`: what later stages do for it is stopped (G16)."""
 
     request: str
+    abort: bool = False
 
 
 class RequestReleased(Event, frozen=True, kw_only=True):
@@ -582,6 +615,8 @@ class AudioDelta(PublicEvent, frozen=True, kw_only=True):
     marks: tuple[TextMark, ...] = ()
     playback: PlaybackCursor = PlaybackCursor()
     aside: bool = False
+    costs: tuple[StageCost, ...] = ()
+    """What the response has cost so far, if the session wants to see it."""
 
 
 class TextDelta(PublicEvent, frozen=True, kw_only=True):
@@ -647,6 +682,7 @@ class ResponseEnded(PublicEvent, frozen=True, kw_only=True):
 
     `item_done`: the item was closed before (`OutputEnded`). `calls` are the function calls that it completed, `cut`
     is one that it did not. `cause` is the engine's own word for a cancellation; `reason` the client's (WIRE 3.4).
+    `shows_costs`: the session wants to see them.
     """
 
     session: str
@@ -665,7 +701,8 @@ class ResponseEnded(PublicEvent, frozen=True, kw_only=True):
     costs: tuple[StageCost, ...] = ()
     committed: bool = False
     playback: PlaybackCursor = PlaybackCursor()
-    first_output_ms: float | None = None
+    shows_costs: bool = False
+    latency: Latency = Latency()
 
 
 class Interrupted(Event, frozen=True, kw_only=True):
@@ -755,6 +792,10 @@ AnyEvent = (
     | OptionsReserved
     | UnansweredDropped
     | AsideCancelled
+    | GateOpened
+    | ContextCommitted
+    | CostsNoted
+    | TurnCompleted
     | ResponseDrains
     | CreationAbsorbed
     | AnswerDeferred

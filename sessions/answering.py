@@ -24,10 +24,14 @@ def open_response(
 ) -> ev.ResponseHead:
     """Draft the response and its request (G8). `request` names a resident one that exists already.
 
-    Without `options` it takes those that the client reserved for it (G3).
+    Without `options` it takes those that the client reserved for it (G3). An answer that leaves room drains beside
+    it from here on (H4).
     """
     session = draft.session
     chosen = options or session.reserved or cmd.ResponseOptions()
+    if session.response is not None and chosen.remember:
+        draft.emit(ev.ResponseDrains(response_id=session.response.head.id))
+        session = draft.session
     head = _head(session, chosen)
     turn = session.turn.turn
     name = request or _new_request(session, chosen)

@@ -1,11 +1,12 @@
 """How a response ends: its one terminal, and the interruption that may be the cause."""
 
 from antiphon.events import events as ev
-from antiphon.events.commands import StageCost, Usage
 from antiphon.events.items import AudioPart, Message, TextPart
+from antiphon.events.metrics import Latency, StageCost, Usage
 
 from .draft import Draft
 from .fold_talk import shortened
+from .measuring import added, shows_costs, spent
 from .phases import LEFT, LIVE
 from .playback import cursor, heard, history_of, playing, plays, prefix_of
 from .state import Playout, Response, Session
@@ -45,14 +46,15 @@ def end_response(
             cut=response.calling.item("incomplete") if response.calling is not None else None,
             text=response.text,
             previous_item_id=response.previous_item_id,
-            reason=reason,
+            reason="stop" if status == "completed" else reason,
             cause=cause,
             failure=failure,
-            usage=usage,
-            costs=costs,
+            usage=spent(response.usage, usage),
+            costs=added(response.costs, costs),
             committed=committed,
             playback=cursor(playout),
-            first_output_ms=_first_output_ms(response),
+            shows_costs=shows_costs(session),
+            latency=_latency(response),
         )
     )
 
@@ -96,10 +98,17 @@ def final_item(response: Response, playout: Playout | None, status: ev.ResponseS
     return shortened(item, prefix_of(playout, playout.cap_ms), playout.cap_ms)
 
 
-def _first_output_ms(response: Response) -> float | None:
-    if response.first_output_at is None:
-        return None
-    return (response.first_output_at - response.opened_at) / 1000
+def _latency(response: Response) -> Latency:
+    """Measure from the accepted input that started the turn; a later piece of it does not count (K27)."""
+    return Latency(
+        since="the turn was submitted" if response.since == response.opened_at else "the unit was handed over",
+        first_text_ms=_since(response, response.first_text_at),
+        first_audio_ms=_since(response, response.first_audio_at),
+    )
+
+
+def _since(response: Response, at: int | None) -> float | None:
+    return None if at is None else (at - response.since) / 1000
 
 
 def cut_history(draft: Draft, playout: Playout) -> None:

@@ -27,8 +27,8 @@ def output_ended(session: Session, event: ev.OutputEnded) -> None:
 def call_started(session: Session, event: ev.CallStarted) -> None:
     response = opened(session, event.response_id)
     response.phase = move(phases.RESPONSE, response.phase, event)
-    if response.first_output_at is None:
-        response.first_output_at = session.now
+    if response.first_text_at is None:
+        response.first_text_at = session.now
     item = event.item
     count_item(session, item.id)
     response.calling = Calling(event.output_index, item.id, item.call_id, item.name)

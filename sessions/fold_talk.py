@@ -4,12 +4,15 @@ import msgspec
 
 from antiphon.events import events as ev
 from antiphon.events.items import AudioPart, Message, TextPart, counts, pieces
+from antiphon.events.metrics import Usage
 
 from . import phases
 from .cleaning import again, joined
 from .fold_calls import call_deleted, output_given, response_called
 from .fold_input import count_item, drop_deferred, let_go
 from .folding import insert, opened
+from .measuring import added, spent
+from .models.aura_context import remembered
 from .phases import move
 from .playback import history_of, start_of
 from .state import KEPT_ASIDES, KEPT_PLAYOUTS, Entry, Playout, Request, Response, Session, next_response_number
@@ -57,6 +60,7 @@ def response_created(session: Session, event: ev.ResponseCreated) -> None:
         options=event.options,
         phase=phase,
         opened_at=session.now,
+        since=session.now,
         previous_item_id=order[-1] if order else None,
     )
     session.counters.responses = next_response_number(session)
@@ -65,7 +69,10 @@ def response_created(session: Session, event: ev.ResponseCreated) -> None:
         session.others[head.id] = response
         return
     session.response = response
+    response.costs, session.costs = session.costs, ()
+    response.usage, session.usage = session.usage, Usage()
     session.reserved = None
+    session.turn.listens = None
     session.turn.unanswered = 0
     session.turn.seeded = False
     session.turn.deferred = 0
@@ -84,6 +91,31 @@ def unanswered_dropped(session: Session, _event: ev.UnansweredDropped) -> None:
 def aside_cancelled(session: Session, event: ev.AsideCancelled) -> None:
     for request in event.requests:
         request_to(session, request, event)
+
+
+def gate_opened(session: Session, event: ev.GateOpened) -> None:
+    session.turn.gate = event.request
+
+
+def context_committed(session: Session, event: ev.ContextCommitted) -> None:
+    session.context = remembered(session.context, event.turn)
+    known = session.requests[event.request]
+    session.requests[event.request] = msgspec.structs.replace(known, remembered=True)
+
+
+def costs_noted(session: Session, event: ev.CostsNoted) -> None:
+    bearer = session if event.response_id is None else opened(session, event.response_id)
+    bearer.costs = added(bearer.costs, event.costs)
+    bearer.usage = spent(bearer.usage, event.usage)
+
+
+def turn_completed(session: Session, event: ev.TurnCompleted) -> None:
+    session.turn.turn = max(session.turn.turn, event.turn + 1)
+
+
+def listen_decided(session: Session, event: ev.ListenDecided) -> None:
+    if event.model or event.buffering:
+        session.turn.listens = event.reason if event.response_id is None else None
 
 
 def response_drains(session: Session, event: ev.ResponseDrains) -> None:
@@ -105,6 +137,7 @@ def request_submitted(session: Session, event: ev.RequestSubmitted) -> None:
     if served is not None and served.aside:
         return  # it answers no turn
     let_go(session)
+    session.turn.gate = None
     if event.response_id is None:
         session.input.fed = 0
 
@@ -125,8 +158,8 @@ def request_to(session: Session, request: str, event: ev.AnyEvent) -> None:
     if phase == "gone":
         del session.requests[request]
     else:
-        aborted = known.aborted or isinstance(event, ev.Interrupted)
-        session.requests[request] = Request(phase, known.response_id, known.epoch, aborted)
+        aborted = known.aborted or isinstance(event, ev.Interrupted | ev.AsideCancelled)
+        session.requests[request] = msgspec.structs.replace(known, phase=phase, aborted=aborted)
     if phase == "leaving" and known.phase in phases.LIVE:
         session.cleanup = joined(session.cleanup, session.now)
     elif phase == "gone" and not any(known.phase in phases.LEFT for known in session.requests.values()):
@@ -146,7 +179,6 @@ def cleanup_retried(session: Session, event: ev.CleanupRetried) -> None:
 def output_started(session: Session, event: ev.OutputStarted) -> None:
     response = opened(session, event.response_id)
     response.phase = move(phases.RESPONSE, response.phase, event)
-    response.first_output_at = session.now
     head = response.head
     playout = Playout(
         response_id=head.id,
@@ -174,16 +206,25 @@ def audio_delta(session: Session, event: ev.AudioDelta) -> None:
     if playout.started is None and not event.aside:
         playout.started = start_of(session, session.now)
     playout.sent += event.ref.size
+    response = opened(session, event.response_id)
+    if response.first_audio_at is None:
+        response.first_audio_at = session.now
     if event.text:
         playout.text += event.text
-        opened(session, event.response_id).text += event.text
+        _written(session, response, event.text)
     if event.marks:
         playout.marks += event.marks
 
 
 def text_delta(session: Session, event: ev.TextDelta) -> None:
-    opened(session, event.response_id).text += event.text
+    _written(session, opened(session, event.response_id), event.text)
     _followed(session, event.response_id).text += event.text
+
+
+def _written(session: Session, response: Response, text: str) -> None:
+    response.text += text
+    if response.first_text_at is None:
+        response.first_text_at = session.now
 
 
 def response_ended(session: Session, event: ev.ResponseEnded) -> None:
@@ -224,7 +265,8 @@ def _turn_ended(session: Session, event: ev.ResponseEnded) -> None:
 def interrupted(session: Session, event: ev.Interrupted) -> None:
     turn = session.turn
     turn.epoch = event.epoch
-    session.reserved = None
+    turn.gate = turn.listens = None
+    session.reserved, session.costs, session.usage = None, (), Usage()
     if event.response_id is not None:
         turn.state = "barge_in" if session.input.phase == "silent" else "user_speaking"
         session.input.overlap_ms = 0

@@ -263,7 +263,8 @@ def clear_input(draft: Draft, _command: cmd.ClearInput) -> None:
 
 def cancel_input(draft: Draft, _command: cmd.CancelInput) -> None:
     """Interrupt what is answered or played, then clear (WIRE 2.4: `cleared` comes last)."""
-    interrupt(draft, reason="client_cancelled", cause="input_cancel")
+    if not interrupt(draft, reason="client_cancelled", cause="input_cancel"):
+        _void(draft, "input_cancel")
     draft.emit(ev.InputCleared(number=draft.number, count=1))
 
 
@@ -274,6 +275,14 @@ def barge_in(draft: Draft, _command: cmd.BargeIn) -> None:
         refuse("barge_in_unsupported", "This model cannot be interrupted by speech.")
     interrupted = interrupt(draft, reason="turn_detected", cause="barge_in")
     if not interrupted:
+        _void(draft, "barge_in")
         draft.emit(ev.InputCleared(number=draft.number, count=1))
     elif session.input.position > session.input.start or session.input.phase != "silent" or session.input.text:
         draft.emit(ev.InputDropped())
+
+
+def _void(draft: Draft, cause: str) -> None:
+    """Begin a new epoch if there is input to drop; an idle session has nothing that could end (G30, DESIGN 5.1)."""
+    taken = draft.session.input
+    if taken.position > taken.start or taken.stream.queue:
+        draft.emit(ev.Interrupted(epoch=draft.session.epoch + 1, cause=cause, requests=()))

@@ -62,11 +62,15 @@ def latest(session: Session) -> Playout | None:
 def playing(session: Session, now: int) -> Playout | None:
     """Return the newest playout with sound that nothing has cut, if some of it is still to be heard (I19).
 
-    What is sent queues behind what was sent before, so when the newest is over, all are.
+    What is sent queues behind what was sent before, so when the newest is over, all are; unless an older one was
+    still being made beside it (H7).
     """
     for playout in reversed(session.playouts.values()):
         if playout.sent and playout.cap_ms is None:
-            return playout if plays(playout, now) else None
+            if plays(playout, now):
+                return playout
+            if not session.capabilities.supports_concurrent_turn_requests:
+                return None
     return None
 
 
@@ -81,7 +85,12 @@ def talks(session: Session) -> bool:
 
 
 def blocks(session: Session, now: int) -> bool:
-    """Return whether the next answer must wait: for the running one, or for playback that is acknowledged (I19)."""
+    """Return whether the next answer must wait: for the running one, or for playback that is acknowledged (I19).
+
+    Not while the last one leaves room for the next (H3).
+    """
+    if session.turn.gate is not None:
+        return False
     if session.response is not None:
         return True
     return session.config.playback_policy == "ack_only" and playing(session, now) is not None
@@ -94,8 +103,18 @@ def waits_until(session: Session) -> int | None:
     """
     if not session.turn.deferred or session.response is not None:
         return None
-    blocking = playing(session, session.now) if session.config.playback_policy == "ack_only" else None
-    return session.now if blocking is None else plays_until(blocking)
+    if session.config.playback_policy != "ack_only":
+        return session.now
+    ends = [plays_until(playout) for playout in _blocking(session)]
+    return None if None in ends else max((end for end in ends if end is not None), default=session.now)
+
+
+def _blocking(session: Session) -> list[Playout]:
+    """Return the answers that are still played: the newest one, or all that were made beside each other (H7)."""
+    if session.capabilities.supports_concurrent_turn_requests:
+        return [playout for playout in session.playouts.values() if plays(playout, session.now)]
+    newest = playing(session, session.now)
+    return [] if newest is None else [newest]
 
 
 def start_of(session: Session, now: int) -> int | None:

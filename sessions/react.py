@@ -27,6 +27,8 @@ def react(session: Session, event: ev.AnyEvent, plugins: Registry = REGISTRY) ->
             return [fx.AbortRequests(requests=requests)]
         case ev.CleanupRetried(requests=requests) | ev.EngineRestarted(lost=requests) if requests:
             return [fx.AbortRequests(requests=requests)]
+        case ev.RequestFinished(request=request, abort=True):
+            return [fx.AbortRequests(requests=(request,))]
         case ev.RequestFinished(request=request):
             return [fx.ReleaseRequests(requests=(request,))]
         case _:
@@ -54,6 +56,7 @@ def _submit(session: Session, event: ev.RequestSubmitted, plugins: Registry) -> 
             seed=event.epoch * 1000 + event.turn,
             sampling=plugin.sampling(config),
             extras=config.extras,
+            context=session.context,
             tools=config.tools,
             tool_choice=config.tool_choice,
         ),

@@ -2,12 +2,13 @@
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
-from antiphon.events.items import is_user
+from antiphon.events.items import AudioPart, Item, Message
 
 from .answering import live, open_response
 from .draft import Draft
 from .ending import close, close_if_free, end_response, interrupt
 from .lifecycle import begin_close
+from .segments import MODEL_LISTENS, tell_listening
 
 
 def stage_accepted(draft: Draft, report: cmd.StageAccepted) -> None:
@@ -18,10 +19,10 @@ def stage_accepted(draft: Draft, report: cmd.StageAccepted) -> None:
 
 
 def stage_transcribed(draft: Draft, report: cmd.StageTranscribed) -> None:
-    """Give a user item its words; shown if the client asked for transcription (WIRE 3.5)."""
+    """Give a user item its words, once; shown if the client asked for transcription (N13, WIRE 3.5)."""
     session = draft.session
     entry = session.conversation.entries.get(report.item_id)
-    if live(session, report.request) is None or entry is None or not is_user(entry.item):
+    if live(session, report.request) is None or entry is None or not _wordless(entry.item):
         return
     shown = session.config.transcription is not None
     draft.emit(
@@ -37,8 +38,11 @@ def stage_transcribed(draft: Draft, report: cmd.StageTranscribed) -> None:
     )
 
 
-def segment_finished(_draft: Draft, _report: cmd.StageSegmentFinished) -> None:
-    """A resident model waits for more input (G14-G19)."""
+def _wordless(item: Item) -> bool:
+    """Return whether there is sound of the user in an item of which nobody knows the words."""
+    if not isinstance(item, Message) or item.role != "user":
+        return False
+    return any(isinstance(part, AudioPart) and part.transcript is None for part in item.content)
 
 
 def stage_finished(draft: Draft, report: cmd.StageFinished) -> None:
@@ -48,30 +52,36 @@ def stage_finished(draft: Draft, report: cmd.StageFinished) -> None:
     if known is None:
         return
     response = session.served_by(report.request)
-    draft.emit(ev.RequestFinished(request=report.request))
+    draft.emit(ev.RequestFinished(request=report.request, abort=report.abort))
     if response is not None:
-        complete = report.stop == "stop"
+        if report.silent:
+            tell_listening(draft, report.reason or MODEL_LISTENS, response.head.id, model=True)
         end_response(
             draft,
             response,
-            "completed" if complete else "incomplete",
-            reason=None if complete else report.stop,
+            "completed" if report.stop == "stop" else "incomplete",
+            reason=None if report.stop == "stop" else report.stop,
             usage=report.usage,
             costs=report.costs,
         )
-        if session.turn.deferred and draft.session.response is None:
+        if session.turn.deferred and not response.aside and draft.session.response is None:
             open_response(draft)
     if known.response_id is None:
         renew(draft)
 
 
 def stage_failed(draft: Draft, report: cmd.StageFailed) -> None:
-    """Fail the response that owns the request (G23, K16): the error first, then its terminal."""
+    """Fail the response that owns the request (G23, G24, K16): the error first, then its terminal.
+
+    A request without a response goes on only if its model does: a resident one.
+    """
     session = draft.session
     known = live(session, report.request)
     if known is None:
         return
     _fail(draft, report.request, report.code, report.message)
+    if report.goes_on and known.response_id is None:
+        return
     draft.emit(ev.RequestFinished(request=report.request))
     if known.response_id is None:
         resident_lost(draft)

@@ -7,6 +7,8 @@ from antiphon.events.items import Message
 
 from .answering import about_to_speak, answers, open_response
 from .draft import Draft
+from .ending import end_response
+from .measuring import shows_costs
 from .playback import cursor
 from .state import Response, Session
 
@@ -17,6 +19,11 @@ def stage_produced(draft: Draft, report: cmd.StageProduced) -> None:
     if not answers(session, report.request):
         return
     response = session.served_by(report.request)
+    if report.model_turn is not None and session.requests[report.request].response_id is None:
+        if not (report.text or report.size) or not _keeps_up(draft, response, report.model_turn):
+            return
+        session = draft.session
+        response = session.served_by(report.request)
     speaks = about_to_speak(session) if response is None else response.head.part == "audio"
     # A response of text has no place for sound, whatever the stage made.
     sounds = speaks and report.size > 0
@@ -33,6 +40,23 @@ def stage_produced(draft: Draft, report: cmd.StageProduced) -> None:
         _audio_delta(draft, session, response, report)
     else:
         _text_delta(draft, session, response.head, report.text)
+
+
+def _keeps_up(draft: Draft, response: Response | None, model_turn: int) -> bool:
+    """Bring the session to the turn of an output of a resident model; False if the output is of another time.
+
+    Of an older turn it is late (G39). A newer one completes the answer that is open, if the model takes turns by
+    itself (G40); turns never go back (A6).
+    """
+    session = draft.session
+    turn = session.turn.turn if response is None else response.head.turn
+    if model_turn < turn or (model_turn > turn and response is not None and not session.auto):
+        return False
+    if model_turn > turn and response is not None:
+        end_response(draft, response, "completed")
+    if draft.session.turn.turn < model_turn:
+        draft.emit(ev.TurnCompleted(turn=model_turn - 1))
+    return True
 
 
 def _start_output(draft: Draft, session: Session, response: Response) -> None:
@@ -73,6 +97,7 @@ def _audio_delta(draft: Draft, session: Session, response: Response, report: cmd
             marks=report.marks,
             playback=ev.PlaybackCursor(audio_ms, audio_ms, shown.played_ms, shown.committed_ms),
             aside=response.aside,
+            costs=response.costs if response.costs and shows_costs(session) else (),
         )
     )
 

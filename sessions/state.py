@@ -14,8 +14,10 @@ from antiphon.events import ids
 from antiphon.events.audio import AudioFormat, SampleRef, TextMark
 from antiphon.events.commands import CloseReason, ResponseOptions
 from antiphon.events.config import Capabilities, Dialect, Limits, SessionConfig
+from antiphon.events.context import ContextTurn
 from antiphon.events.events import Basis, HeldCommand, ResponseHead, TurnState, UnitTaken
 from antiphon.events.items import FunctionCall, Item, ItemStatus, Message
+from antiphon.events.metrics import StageCost, Usage
 
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
@@ -70,6 +72,10 @@ class Turn(Struct):
     unanswered: int = 0
     seeded: bool = False
     deferred: int = 0
+    gate: str | None = None
+    """The request whose answer leaves room for the next turn (H3)."""
+    listens: str | None = None
+    """What a model that listens was last told to be doing; None: it speaks, or nothing was told (G17)."""
     state: TurnState = "idle"
     awaited: tuple[str, ...] = ()
     """Calls of the last response that has any, which have no output yet."""
@@ -227,7 +233,11 @@ class Response(Struct):
     options: ResponseOptions = ResponseOptions()
     phase: ResponsePhase = "created"
     opened_at: int = 0
-    first_output_at: int | None = None
+    since: int = 0
+    first_text_at: int | None = None
+    first_audio_at: int | None = None
+    costs: tuple[StageCost, ...] = ()
+    usage: Usage = Usage()
     previous_item_id: str | None = None
     text: str = ""
     said: Message | None = None
@@ -310,6 +320,7 @@ class Request(Struct, frozen=True):
     phase: RequestPhase
     response_id: str | None
     epoch: int
+    remembered: bool = False
     aborted: bool = False
 
 
@@ -380,6 +391,11 @@ class Session(Struct):
     conversation: Conversation = field(default_factory=Conversation)
     requests: dict[str, Request] = field(default_factory=dict[str, Request])
     cleanup: Cleanup | None = None
+    context: tuple[ContextTurn, ...] = ()
+    """What the model remembers of the turns, beside the conversation (H15)."""
+    costs: tuple[StageCost, ...] = ()
+    usage: Usage = Usage()
+    """What was spent for a response that has not opened yet (K25)."""
     counters: Counters = field(default_factory=Counters)
     held: list[Held] = field(default_factory=list[Held])
 

@@ -9,9 +9,13 @@ from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.commands import (
     StageAbortFailed,
     StageAccepted,
+    StageCalled,
+    StageContext,
     StageFailed,
     StageFinished,
+    StageGateOpened,
     StageLost,
+    StageMeasured,
     StageProduced,
     StageRefused,
     StageReleased,
@@ -27,6 +31,10 @@ AnyReport = (
     | StageTranscribed
     | StageProduced
     | StageSegmentFinished
+    | StageCalled
+    | StageMeasured
+    | StageGateOpened
+    | StageContext
     | StageFinished
     | StageFailed
     | StageReleased
@@ -118,7 +126,8 @@ class Stage(Protocol):
 
     `handle` is called by the host, one message at a time, and must return quickly: long work belongs to the
     stage's own threads. A report for a request follows this grammar: `StageAccepted`, then any number of
-    `StageTranscribed` and `StageProduced`, then one of `StageFinished` or `StageFailed`; `StageReleased` once,
+    `StageTranscribed`, `StageProduced`, `StageCalled`, `StageMeasured`, at most one `StageContext` and
+    `StageGateOpened` each, then one of `StageFinished` or `StageFailed`; `StageReleased` once,
     after `Abort` or `Release`. A resident request (`payload.response_id` None) does not finish: between its
     acceptance and its end, each of its units is answered (see `Append`), and `StageSegmentFinished` says what the
     model decides when it has worked off what it has. An exception out of `handle` is a fault of the stage: the

@@ -352,7 +352,7 @@ def _output(story: Story, event: ev.AnyEvent, now: float) -> None:
             if answer is not None:
                 answer.ended_s, answer.status, answer.costs = now, event.status, event.costs
                 answer.text = event.text or answer.text
-                answer.cause = event.cause or event.reason
+                answer.cause = event.cause or (None if event.status == "completed" else event.reason)
                 if event.failure is not None:
                     answer.cause = event.failure.code
         case _:

@@ -271,7 +271,9 @@ def _listen(event: ev.ListenDecided, scene: Scene) -> Iterator[ServerEvent]:
             response_id=ended,
             response=out.ListenInfo(
                 id=ended,
-                metadata=out.ListenMetadata(reason=event.reason, model_listen=event.reason == "model_listen"),
+                metadata=out.ListenMetadata(
+                    reason=event.reason, model_listen=event.model, buffering=True if event.buffering else UNSET
+                ),
             ),
         )
 

@@ -19,6 +19,7 @@ from antiphon.events.items import FunctionCall, Item
 from . import wire_server as out
 from .wire_formats import shown
 from .wire_items import item_out
+from .wire_metrics import Metrics, request_metrics, stage_metrics
 from .wire_server import ServerEvent
 from .wire_view import playback_out, spoken_modalities
 
@@ -74,6 +75,7 @@ def audio_delta(event: ev.AudioDelta, scene: Scene) -> Iterator[ServerEvent]:
                 audio_duration_ms=event.audio_ms,
                 audio_text_marks=tuple(out.MarkOut(mark.chars, mark.ms) for mark in event.marks),
                 playback=playback_out(event.playback),
+                vllm_omni=Metrics(stage_metrics=stage_metrics(event.costs)) if event.costs else UNSET,
             ),
         )
         yield out.TranscriptDelta(response_id=event.response_id, item_id=event.item_id, delta=event.text)
@@ -309,12 +311,10 @@ def _ended_metadata(event: ev.ResponseEnded, scene: Scene) -> dict[str, object] 
     client: dict[str, object] | None = dict(head.metadata) if head.metadata else None
     if not scene.extended:
         return client
-    metrics = {
-        "source": "server_monotonic_request_start",
-        "ttft_ms": event.first_output_ms,
-        "ttfp_ms": event.first_output_ms,
-        "measurement_origin": {"ttft": "response created", "ttfp": "response created"},
-    }
+    metrics = Metrics(
+        stage_metrics=stage_metrics(event.costs) if event.shows_costs else UNSET,
+        response_request_metrics=request_metrics(event.latency),
+    )
     ours: dict[str, object] = {
         "type": "response.done",
         "session_id": event.session,
@@ -323,7 +323,7 @@ def _ended_metadata(event: ev.ResponseEnded, scene: Scene) -> dict[str, object] 
         "committed": event.committed,
         "finish_reason": _finish_reason(event),
         "playback": msgspec.to_builtins(playback_out(event.playback)),
-        "vllm_omni": {"response_request_metrics": metrics},
+        "vllm_omni": msgspec.to_builtins(metrics),
         "stage_costs": msgspec.to_builtins(event.costs),
     }
     return {**ours, **(client or {})}

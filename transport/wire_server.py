@@ -13,6 +13,7 @@ from antiphon.engine.tokens import Veiled
 from .codes import ErrorBody
 from .wire_formats import FormatOut
 from .wire_items import ItemOut
+from .wire_metrics import Metrics
 from .wire_view import PlaybackOut
 
 ResponseMetadata = dict[str, object]
@@ -208,6 +209,7 @@ class ListenMetadata(Struct, frozen=True, kw_only=True):
     type: Literal["response.listen"] = "response.listen"
     reason: str
     model_listen: bool
+    buffering: bool | UnsetType = UNSET
 
 
 class ListenInfo(Struct, frozen=True, kw_only=True):
@@ -485,6 +487,7 @@ class DeltaMetadata(Struct, frozen=True, kw_only=True):
     audio_duration_ms: int
     audio_text_marks: tuple[MarkOut, ...]
     playback: PlaybackOut
+    vllm_omni: Metrics | UnsetType = UNSET
 
 
 class AudioDeltaOut(PartEvent, kw_only=True, tag="response.output_audio.delta"):

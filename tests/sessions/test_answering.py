@@ -245,7 +245,12 @@ def test_a_finished_response_is_completed_and_its_request_released() -> None:
     events = world.do(cmd.StageFinished(request=world.request, usage=usage, costs=(cost,)))
     assert kinds(events) == ["RequestFinished", "ResponseEnded"]
     ended = only(events, ev.ResponseEnded)
-    assert (ended.status, ended.usage, ended.costs, ended.first_output_ms) == ("completed", usage, (cost,), 250.0)
+    assert (ended.status, ended.usage, ended.costs, ended.latency.first_audio_ms) == (
+        "completed",
+        usage,
+        (cost,),
+        250.0,
+    )
     assert ended.head.id == response_id
     assert world.effects(events) == [fx.ReleaseRequests(requests=("duplex-1.e0.turn0",))]
     assert world.session.turn.turn == 1
@@ -268,7 +273,7 @@ def test_wire_3_3_6_a_response_with_nothing_to_say_has_no_item() -> None:
     world = World()
     world.begin()
     ended = only(world.finish(), ev.ResponseEnded)
-    assert (ended.item, ended.count, ended.text, ended.first_output_ms) == (None, 2, "", None)
+    assert (ended.item, ended.count, ended.text, ended.latency.first_text_ms) == (None, 2, "", None)
 
 
 @rule("G23", "K15", "Q4.21")

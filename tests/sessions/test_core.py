@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
+from antiphon.events.context import ContextTurn
 from antiphon.sessions import core
 from antiphon.sessions.core import CONTROLS, REQUESTS
 from antiphon.sessions.draft import Draft
@@ -50,6 +51,9 @@ def test_a_session_that_does_not_exist_decides_nothing(kind: type[cmd.Command]) 
         cmd.StageLost(request="r"),
         cmd.StageRefused(request="r", operation=1, message="m"),
         cmd.StageSegmentFinished(request="r", decision="listen"),
+        cmd.StageMeasured(request="r"),
+        cmd.StageGateOpened(request="r"),
+        cmd.StageContext(request="r", turn=ContextTurn()),
     ]
     for command in examples:
         if type(command) is kind:

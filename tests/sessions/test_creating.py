@@ -441,3 +441,30 @@ def test_an_aside_in_writing_has_fewer_messages() -> None:
     assert kinds(events) == ["OutputStarted", "TextDelta"]
     assert only(events, ev.OutputStarted).count == 2
     assert only(world.finish(aside.request), ev.ResponseEnded).count == 5
+
+
+def test_calls_of_an_aside_are_its_own() -> None:
+    world = World()
+    aside = only(world.respond(ASIDE), ev.ResponseCreated)
+    world.produce("Let me see.", 100, aside.request)
+    call = cmd.StageCalled(request=aside.request, name="look", call_id="mine", arguments="{}")
+    events = world.do(call)
+    assert kinds(events) == ["OutputEnded", "CallStarted", "CallDelta", "CallEnded"]
+    assert [only(events, kind).count for kind in (ev.OutputEnded, ev.CallStarted, ev.CallEnded)] == [4, 1, 2]
+    item = only(events, ev.CallEnded).item
+    assert item.call_id != "mine"  # nobody of the conversation may answer it
+    assert item.id not in world.session.conversation.entries
+    ended = only(world.finish(aside.request), ev.ResponseEnded)
+    assert ended.calls == (item,)
+    assert not world.session.turn.awaited
+    assert world.session.asides[aside.head.id].ended
+
+
+def test_a_call_of_an_aside_may_be_cut() -> None:
+    world = World()
+    aside = only(world.respond(ASIDE), ev.ResponseCreated)
+    world.do(cmd.StageCalled(request=aside.request, name="look", arguments="{", final=False))
+    ended = only(world.cancel(aside.head.id), ev.ResponseEnded)
+    assert ended.count == 4
+    assert ended.cut is not None
+    assert ended.cut.id not in world.session.conversation.entries

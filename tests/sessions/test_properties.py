@@ -14,6 +14,7 @@ from antiphon.events import effects as fx
 from antiphon.events import events as ev
 from antiphon.events.audio import AudioFormat, TextMark
 from antiphon.events.config import ConfigPatch, Dialect, Limits, Modality, PlaybackPolicy, TurnDetection
+from antiphon.events.context import ContextTurn
 from antiphon.events.items import (
     AudioPart,
     FunctionCall,
@@ -165,6 +166,7 @@ class SessionMachine(RuleBasedStateMachine):
         policy=st.sampled_from([None, "ack_only", "commit_all_on_done"]),
         resumable=st.sampled_from([True, True, True, False]),
         reencodes=st.booleans(),
+        concurrent=st.booleans(),
     )
     def open(
         self,
@@ -176,8 +178,13 @@ class SessionMachine(RuleBasedStateMachine):
         policy: PlaybackPolicy | None,
         resumable: bool,
         reencodes: bool,
+        concurrent: bool,
     ) -> None:
-        able = msgspec.structs.replace(core.REGISTRY[plugin].capabilities, supports_reencode_context=reencodes)
+        able = msgspec.structs.replace(
+            core.REGISTRY[plugin].capabilities,
+            supports_reencode_context=reencodes,
+            supports_concurrent_turn_requests=concurrent,
+        )
         self.world = World(
             dialect=dialect,
             plugin=plugin,
@@ -449,13 +456,35 @@ class SessionMachine(RuleBasedStateMachine):
         known = live * 4 or self.requests
         return pick(st.sampled_from([*known, *self.requests[-3:], "nobody.e0"]))
 
-    @rule(data=st.data(), text=st.sampled_from(WORDS), ms=st.sampled_from([0, 20, 200, 1_000]))
+    @rule(
+        data=st.data(),
+        text=st.sampled_from(WORDS),
+        ms=st.sampled_from([0, 20, 200, 1_000]),
+        ahead=st.sampled_from([None, None, -1, 0, 0, 1]),
+    )
     @precondition(works)
-    def produce(self, data: st.DataObject, text: str, ms: int) -> None:
+    def produce(self, data: st.DataObject, text: str, ms: int, ahead: int | None) -> None:
         marks = (TextMark(len(text), 100),) if text and ms and data.draw(st.booleans()) else ()
         request = self.a_request(data.draw)
         size = OUT.bytes_for(ms)
-        self.give(cmd.StageProduced(request=request, text=text, size=size, marks=marks))
+        turn = None if ahead is None else max(self.world.session.turn.turn + ahead, 0)
+        self.give(cmd.StageProduced(request=request, text=text, size=size, marks=marks, model_turn=turn))
+
+    @rule(
+        data=st.data(),
+        decision=st.sampled_from(["listen", "speak", "end_of_turn"]),
+        ahead=st.sampled_from([None, None, 0, 1]),
+        buffering=st.sampled_from([False, False, True]),
+    )
+    @precondition(works)
+    def decide(self, data: st.DataObject, decision: cmd.Decision, ahead: int | None, buffering: bool) -> None:
+        """A model that listens has worked off its units (G14)."""
+        turn = None if ahead is None else self.world.session.turn.turn + ahead
+        request = self.a_request(data.draw)
+        segment = cmd.StageSegmentFinished(
+            request=request, decision=decision, model_turn=turn, buffering=buffering, abort=buffering
+        )
+        self.give(segment)
 
     @rule(
         data=st.data(),
@@ -479,10 +508,14 @@ class SessionMachine(RuleBasedStateMachine):
             )
         )
 
-    @rule(data=st.data(), stop=st.sampled_from(["stop", "stop", "max_output_tokens"]))
+    @rule(
+        data=st.data(),
+        stop=st.sampled_from(["stop", "stop", "max_output_tokens"]),
+        silent=st.sampled_from([False, False, True]),
+    )
     @precondition(works)
-    def finish(self, data: st.DataObject, stop: Literal["stop", "max_output_tokens"]) -> None:
-        self.give(cmd.StageFinished(request=self.a_request(data.draw), stop=stop))
+    def finish(self, data: st.DataObject, stop: Literal["stop", "max_output_tokens"], silent: bool) -> None:
+        self.give(cmd.StageFinished(request=self.a_request(data.draw), stop=stop, silent=silent, abort=silent))
 
     @rule(
         data=st.data(),
@@ -502,13 +535,26 @@ class SessionMachine(RuleBasedStateMachine):
             return  # few stages give up what they were not told to forget
         self.give(kind(request=request))
 
+    @rule(data=st.data(), kind=st.sampled_from(["gate", "gate", "context", "costs"]))
+    @precondition(works)
+    def report_beside(self, data: st.DataObject, kind: str) -> None:
+        """What a stage says beside its outputs (H2, H15, K24)."""
+        request = self.a_request(data.draw)
+        told: dict[str, cmd.AnyCommand] = {
+            "gate": cmd.StageGateOpened(request=request),
+            "context": cmd.StageContext(request=request, turn=ContextTurn(user="?", assistant="!")),
+            "costs": cmd.StageMeasured(request=request, costs=(cmd.StageCost(stage="llm", outputs=1),)),
+        }
+        self.give(told[kind])
+
     @rule(data=st.data(), lost=st.booleans(), unlikely=st.sampled_from([False, False, True]))
     @precondition(has_worked)
     def break_down(self, data: st.DataObject, lost: bool, unlikely: bool) -> None:
         if not unlikely:
             return
         request = self.a_request(data.draw)
-        failed = cmd.StageFailed(request=request, code="engine_error", message="It broke.")
+        goes_on = data.draw(st.booleans())
+        failed = cmd.StageFailed(request=request, code="engine_error", message="It broke.", goes_on=goes_on)
         self.give(cmd.StageLost(request=request) if lost else failed)
 
     @rule(data=st.data(), final=st.booleans())

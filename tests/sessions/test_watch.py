@@ -105,7 +105,7 @@ def second_memory(session: core.Session) -> None:
 
 
 def failing(event: ev.AnyEvent) -> ev.AnyEvent:
-    return replace(event, status="failed", failure=ev.Failure("engine_error", "x"))
+    return replace(event, status="failed", reason=None, failure=ev.Failure("engine_error", "x"))
 
 
 def cut_short(event: ev.AnyEvent) -> Message:

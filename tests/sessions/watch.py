@@ -484,6 +484,14 @@ class Watch(Struct):
         for event in transaction.events:
             for effect in core.react(session, event):
                 assert msgspec.json.encode(effect)
+        working = [response.request for response in session.open_responses]
+        assert len(set(working)) == len(working), "H5: two answers are made by one request"
+        turns = [name for name, known in session.requests.items() if known.phase in LIVE and known.response_id]
+        assert all(name in working for name in turns), "P12: a turn's request lives on without its answer"
+        drains = [response for response in session.others.values() if not response.aside]
+        assert not drains or session.capabilities.supports_concurrent_turn_requests, "H1"
+        for response in session.open_responses:
+            assert session.requests[response.request].phase in LIVE, "G8: nobody works on the response"
         if session.response is not None:
             request = session.requests[session.response.request]
             assert request.phase in LIVE, "G8: nobody works on the response"

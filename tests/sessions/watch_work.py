@@ -19,7 +19,7 @@ MADE_BY_REPORTS = (cmd.StageProduced, cmd.StageCalled)
 """Reports that may open a response: those that say something. All others may only let a turn go on that waited."""
 
 REASONS: dict[str, tuple[str | None, ...]] = {
-    "completed": (None,),
+    "completed": ("stop",),
     "cancelled": ("client_cancelled", "turn_detected"),
     "incomplete": ("max_output_tokens", "content_filter"),
     "failed": (None,),
@@ -151,7 +151,9 @@ class WatchWork(Struct):
         assert len(found) <= 1, "P8: two interruptions in one decision"
         for event in found:
             working = any(known.phase in LIVE for known in before.requests.values())
-            assert working or in_progress(before, transaction.at), f"P8: {event.cause} interrupted nothing"
+            buffered = before.input.reserved > before.input.retained
+            busy = working or buffered or in_progress(before, transaction.at)
+            assert busy, f"P8: {event.cause} interrupted nothing"
 
     # -- input: P28, P29, P34 --------------------------------------------------------------------------------
 

@@ -1,0 +1,33 @@
+"""Decisions about turns that overlap at the model: one begins while the last is still spoken (BEHAVIOURS H)."""
+
+from antiphon.events import commands as cmd
+from antiphon.events import events as ev
+
+from .answering import live
+from .deferring import promote
+from .draft import Draft
+
+
+def stage_gate_opened(draft: Draft, report: cmd.StageGateOpened) -> None:
+    """Let the next turn begin, for a model that can; one that waits begins now (H1-H3).
+
+    A gate of an answer that is not the active one is history: the next turn has begun already.
+    """
+    session = draft.session
+    if not session.capabilities.supports_concurrent_turn_requests or live(session, report.request) is None:
+        return
+    active = session.response
+    if active is None or active.request != report.request or session.turn.gate is not None:
+        return
+    draft.emit(ev.GateOpened(request=report.request))
+    promote(draft)
+
+
+def stage_context(draft: Draft, report: cmd.StageContext) -> None:
+    """Note what the model remembers of a turn: once for each request (H15).
+
+    An interrupted turn's request is not live any more, so nothing unfinished is remembered.
+    """
+    known = live(draft.session, report.request)
+    if known is not None and not known.remembered:
+        draft.emit(ev.ContextCommitted(request=report.request, turn=report.turn))

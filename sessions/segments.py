@@ -1,0 +1,123 @@
+"""Decisions about what a model that listens has decided: to hear on, to speak on, to have done (G14-G19)."""
+
+from antiphon.events import commands as cmd
+from antiphon.events import events as ev
+from antiphon.events.metrics import StageCost, Usage
+
+from . import continuing
+from .answering import live, open_response
+from .draft import Draft
+from .ending import end_response
+from .state import Response, Session
+
+MODEL_LISTENS = "model_listen"
+LIMIT = "continuation_limit"
+NOTHING_SAID = "model_turn_completed_without_output"
+
+
+def segment_finished(draft: Draft, report: cmd.StageSegmentFinished) -> None:
+    """Act on what the model decided when it had worked off its units; its request goes on (G15).
+
+    A decision about another turn than the one that is answered is ignored (G14). A model with a request for each
+    turn has nothing to hear on with: if it listens, it stays silent, and its request ends (G29, G45).
+    """
+    known = live(draft.session, report.request)
+    if known is None:
+        return
+    note(draft, report.request, report.costs, report.usage)
+    session = draft.session
+    response = session.served_by(report.request)
+    if known.response_id is not None:
+        if report.decision == "listen" and response is not None:
+            draft.emit(ev.RequestFinished(request=report.request, abort=report.abort))
+            yield_turn(draft, response, report.reason or MODEL_LISTENS)
+    elif response is None:
+        _without_answer(draft, session, report)
+    elif report.model_turn in (None, response.head.turn):
+        _in_answer(draft, session, response, report)
+
+
+def _without_answer(draft: Draft, session: Session, report: cmd.StageSegmentFinished) -> None:
+    """Nobody is being answered: the model listens on, needs time, or had nothing to say (G14, G18, G19)."""
+    if session.response is not None:
+        return  # an answer of another request, from before the mode was changed
+    if report.buffering:
+        _beat(draft, report.reason or MODEL_LISTENS, model=False, buffering=True)
+    elif report.decision == "speak":
+        if continuing.left(draft) > 0:
+            continuing.offer(draft, report.request)
+    elif report.decision == "listen":
+        _beat(draft, report.reason or MODEL_LISTENS, model=True)
+    else:
+        if session.auto:
+            _beat(draft, NOTHING_SAID, model=True)
+        done = session.turn.turn if report.model_turn is None else report.model_turn
+        if done >= session.turn.turn:
+            draft.emit(ev.TurnCompleted(turn=done))
+        continuing.stop(draft)
+
+
+def _in_answer(draft: Draft, session: Session, response: Response, report: cmd.StageSegmentFinished) -> None:
+    """The model pauses in its answer, or has done with it; while it may go on nothing is told (WIRE 6.8)."""
+    if report.buffering:
+        return
+    if report.decision == "end_of_turn":
+        yield_turn(draft, response, report.reason or MODEL_LISTENS)
+    elif continuing.left(draft) > 0:
+        continuing.offer(draft, report.request)
+    elif session.auto:
+        yield_turn(draft, response, LIMIT, model=False)
+    elif report.decision == "listen":
+        yield_turn(draft, response, report.reason or MODEL_LISTENS)
+
+
+def yield_turn(draft: Draft, response: Response, reason: str, *, model: bool = True) -> None:
+    """End an answer because the model listens again, which is told first; a turn that waited for it goes on."""
+    continuing.stop(draft)
+    tell_listening(draft, reason, response.head.id, model=model)
+    end_response(draft, response, "completed")
+    session = draft.session
+    if session.turn.deferred and not response.aside and session.response is None:
+        open_response(draft)
+
+
+def _beat(draft: Draft, reason: str, *, model: bool, buffering: bool = False) -> None:
+    """Tell that the model listens, if it was not told before: only changes are events (DESIGN 5.4, G17)."""
+    if draft.session.turn.listens != reason:
+        tell_listening(draft, reason, model=model, buffering=buffering)
+
+
+def tell_listening(
+    draft: Draft, reason: str, response_id: str | None = None, *, model: bool, buffering: bool = False
+) -> None:
+    """Tell that the model listens; with `response_id` it has yielded that response."""
+    session = draft.session
+    draft.emit(
+        ev.ListenDecided(
+            number=draft.number,
+            count=1,
+            session=session.id,
+            epoch=session.epoch,
+            reason=reason,
+            response_id=response_id,
+            model=model,
+            buffering=buffering,
+        )
+    )
+
+
+# -- costs ---------------------------------------------------------------------------------------------------
+
+
+def stage_measured(draft: Draft, report: cmd.StageMeasured) -> None:
+    """Sum what stages spent into the response that they serve, or keep it for the next one (K24, K25)."""
+    if live(draft.session, report.request) is not None:
+        note(draft, report.request, report.costs, report.usage)
+
+
+def note(draft: Draft, request: str, costs: tuple[StageCost, ...], usage: Usage) -> None:
+    """Draft what was spent, if anything was."""
+    if costs or usage != Usage():
+        response = draft.session.served_by(request)
+        response_id = None if response is None else response.head.id
+        draft.emit(ev.CostsNoted(response_id=response_id, costs=costs, usage=usage))

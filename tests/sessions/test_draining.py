@@ -1,0 +1,373 @@
+"""Turns that overlap at the model: the gate, answers that drain, and what the model remembers (BEHAVIOURS H)."""
+
+import msgspec
+import pytest
+
+from antiphon.events import commands as cmd
+from antiphon.events import effects as fx
+from antiphon.events import events as ev
+from antiphon.events import ids
+from antiphon.events.context import ContextTurn
+from antiphon.events.items import Message
+from antiphon.sessions import core
+from antiphon.sessions.view import next_deadline
+
+from tests.rules import rule
+from tests.sessions.world import World, capable, error, kinds, only
+
+CONCURRENT = capable(core.REGISTRY["cascade"].capabilities, supports_concurrent_turn_requests=True)
+
+
+def open_gate(world: World, request: str | None = None) -> list[ev.AnyEvent]:
+    return world.do(cmd.StageGateOpened(request=request or world.request))
+
+
+def turn(world: World, frames: int = 30) -> list[ev.AnyEvent]:
+    """The user says something and wants it answered."""
+    world.append(frames)
+    return world.commit(create_response=True)
+
+
+def overlapping(policy: bool = True) -> tuple[World, str, str, str, str]:
+    """Two answers at once: the first drains, the second is active. Returns their ids and requests."""
+    world = World(capabilities=CONCURRENT)
+    first = only(turn(world), ev.ResponseCreated)
+    world.produce("One, ", 500)
+    open_gate(world)
+    second = only(turn(world), ev.ResponseCreated)
+    return world, first.head.id, first.request, second.head.id, second.request
+
+
+# -- the gate ------------------------------------------------------------------------------------------------
+
+
+@rule("H1", "H3")
+def test_a_gate_of_a_model_that_takes_one_turn_at_a_time_means_nothing() -> None:
+    world = World()
+    turn(world)
+    assert open_gate(world) == []
+    committed = only(turn(world), ev.InputCommitted)
+    assert committed.response_create_deferred
+
+
+@rule("H1", "H2", "H3")
+def test_an_open_gate_lets_the_next_turn_begin_and_cancels_nothing() -> None:
+    world = World(capabilities=CONCURRENT)
+    turn(world)
+    world.produce("One, ", 500)
+    assert kinds(open_gate(world)) == ["GateOpened"]
+    assert open_gate(world) == []
+    events = turn(world)
+    assert not only(events, ev.InputCommitted).response_create_deferred
+    assert "Interrupted" not in kinds(events)
+    assert not [event for event in events if isinstance(event, ev.ResponseEnded)]
+
+
+@rule("H4", "A6", "P7")
+def test_the_next_turn_opens_in_order() -> None:
+    world = World(capabilities=CONCURRENT)
+    first = only(turn(world), ev.ResponseCreated)
+    world.produce("One, ", 500)
+    open_gate(world)
+    events = turn(world)
+    assert kinds(events)[-3:] == ["ResponseDrains", "ResponseCreated", "RequestSubmitted"]
+    second = only(events, ev.ResponseCreated)
+    assert (first.head.turn, second.head.turn) == (0, 1)
+    assert second.request == ids.turn_request("duplex-1", 0, 1)
+    assert world.session.turn.turn == 1
+    assert first.request in world.session.requests  # nothing of it is aborted
+    assert world.effects(events)[0] == world.effects([events[-1]])[0]
+    assert not any(isinstance(effect, fx.AbortRequests) for effect in world.effects(events))
+
+
+@rule("H4", "P41", "I10")
+def test_the_place_of_an_answer_in_the_conversation_is_that_of_its_announcement() -> None:
+    world = World(capabilities=CONCURRENT)
+    first = only(turn(world), ev.ResponseCreated)
+    open_gate(world)  # before it has said anything
+    second = only(turn(world), ev.ResponseCreated)
+    world.produce("Two.", 100)
+    world.produce("One.", 100, first.request)
+    users = [i for i in world.session.conversation.order if not i.startswith("item_resp")]
+    assert world.session.conversation.order == [users[0], first.head.item_id, users[1], second.head.item_id]
+
+
+@rule("H3")
+def test_the_gate_closes_with_the_next_turn() -> None:
+    world, *_ = overlapping()
+    assert world.session.turn.gate is None
+    assert only(turn(world), ev.InputCommitted).response_create_deferred
+    assert world.session.turn.deferred == 1
+
+
+@rule("H3", "G36")
+def test_an_interruption_closes_the_gate() -> None:
+    world = World(capabilities=CONCURRENT)
+    turn(world)
+    open_gate(world)
+    world.cancel()
+    assert world.session.turn.gate is None
+
+
+@rule("H3")
+def test_a_gate_of_a_request_that_is_not_the_active_one_s_is_history() -> None:
+    world, _, old, *_ = overlapping()
+    assert open_gate(world, old) == []
+    assert world.session.turn.gate is None
+
+
+@rule("H3", "F22")
+def test_a_turn_that_waits_begins_when_the_gate_opens() -> None:
+    world = World(capabilities=CONCURRENT)
+    turn(world)
+    turn(world)
+    assert world.session.turn.deferred == 1
+    events = open_gate(world)
+    assert kinds(events) == ["GateOpened", "ResponseDrains", "ResponseCreated", "RequestSubmitted"]
+    assert world.session.turn.deferred == 0
+
+
+@rule("H3", "G6")
+def test_a_client_s_own_request_for_an_answer_is_still_refused_meanwhile() -> None:
+    world = World(capabilities=CONCURRENT)
+    turn(world)
+    open_gate(world)
+    assert error(world.respond()) == "response_already_active"
+
+
+@rule("H3", "I19")
+def test_an_open_gate_is_not_shut_by_sound_that_is_still_played() -> None:
+    world = World(capabilities=CONCURRENT)
+    turn(world)
+    world.produce("One.", 60_000)
+    open_gate(world)
+    world.finish()
+    events = turn(world)
+    assert "ResponseCreated" in kinds(events)
+    assert "ResponseDrains" not in kinds(events)
+
+
+@rule("H6", "P12")
+def test_with_the_gate_closed_the_next_turn_waits_until_the_last_chain_is_gone() -> None:
+    world = World(capabilities=CONCURRENT)
+    turn(world)
+    turn(world)
+    first = world.request
+    events = world.finish()
+    assert kinds(events) == ["RequestFinished", "ResponseEnded", "ResponseCreated", "RequestSubmitted"]
+    release, submit = world.effects(events)
+    assert release == fx.ReleaseRequests(requests=(first,))
+    assert isinstance(submit, fx.SubmitToStage)
+
+
+# -- answers that drain --------------------------------------------------------------------------------------
+
+
+@rule("H5", "H7", "G39", "P19")
+def test_what_a_draining_request_makes_belongs_to_its_answer() -> None:
+    world, one, old, two, new = overlapping()
+    assert only(world.produce("Two, ", 200), ev.AudioDelta).response_id == two
+    delta = only(world.produce("three.", 300, old), ev.AudioDelta)
+    assert (delta.response_id, delta.audio_ms) == (one, 800)
+    delta = only(world.produce("four.", 100, new), ev.AudioDelta)
+    assert (delta.response_id, delta.audio_ms) == (two, 300)
+    assert only(world.finish(old), ev.ResponseEnded).text == "One, three."
+    assert only(world.finish(new), ev.ResponseEnded).text == "Two, four."
+
+
+@rule("H8", "H9", "A19", "G44")
+def test_the_end_of_a_drain_completes_its_answer_and_nothing_else() -> None:
+    world, one, old, two, _ = overlapping()
+    events = world.finish(old)
+    assert kinds(events) == ["RequestFinished", "ResponseEnded"]
+    ended = only(events, ev.ResponseEnded)
+    assert (ended.head.id, ended.status) == (one, "completed")
+    assert world.effects(events) == [fx.ReleaseRequests(requests=(old,))]
+    assert world.session.response is not None
+    assert world.session.response.head.id == two
+    assert not world.session.others
+    assert world.produce("late", 100, old) == []
+
+
+@rule("H8", "H11")
+def test_a_drain_may_end_last() -> None:
+    world, one, old, two, new = overlapping()
+    world.produce("Two.", 100)
+    assert only(world.finish(new), ev.ResponseEnded).head.id == two
+    assert world.session.response is None
+    delta = only(world.produce("more", 100, old), ev.AudioDelta)
+    assert (delta.response_id, delta.audio_ms) == (one, 600)
+    assert only(world.finish(old), ev.ResponseEnded).head.id == one
+
+
+@rule("H9")
+def test_the_end_of_the_active_answer_leaves_older_drains_alone() -> None:
+    world, one, old, _, new = overlapping()
+    world.finish(new)
+    assert [response.head.id for response in world.session.open_responses] == [one]
+    assert world.session.requests[old].phase in ("submitted", "accepted")
+
+
+@rule("H10", "I11")
+def test_a_drain_that_was_heard_can_be_acknowledged_behind_its_end() -> None:
+    world, one, old, _, _ = overlapping()
+    world.finish(old)
+    acked = only(world.ack(500, response_id=one), ev.PlaybackAcknowledged)
+    assert acked.history == "One, "
+    assert world.heard() == ["One, "]
+
+
+@rule("H10")
+def test_a_drain_that_said_nothing_leaves_nothing() -> None:
+    world = World(capabilities=CONCURRENT)
+    first = only(turn(world), ev.ResponseCreated)
+    open_gate(world)
+    turn(world)
+    world.finish(first.request)
+    assert first.head.id not in world.session.playouts
+    assert first.head.item_id not in world.session.conversation.entries
+    assert error(world.ack(0, response_id=first.head.id)) == "playback_item_not_found"
+
+
+@rule("H12", "G23", "K15")
+@pytest.mark.parametrize("how", ["fail", "lose"])
+def test_the_failure_of_a_drain_fails_only_its_answer(how: str) -> None:
+    world, one, old, two, _ = overlapping()
+    events = world.fail(old) if how == "fail" else world.lose(old)
+    assert kinds(events)[:2] == ["ErrorReported", "ResponseEnded"]
+    ended = only(events, ev.ResponseEnded)
+    assert (ended.head.id, ended.status) == (one, "failed")
+    assert world.session.response is not None
+    assert world.session.response.head.id == two
+    assert world.session.phase == "open"
+
+
+@rule("H13", "A17", "G30", "P11")
+@pytest.mark.parametrize("how", ["cancel", "barge_in", "input_cancel", "clear"])
+def test_an_interruption_ends_all_of_them_in_one_abort(how: str) -> None:
+    world, one, old, two, new = overlapping()
+    world.produce("Two.", 100)
+    world.ack(200, response_id=one)
+    command: cmd.AnyCommand = {
+        "cancel": cmd.CancelResponse(attachment=1),
+        "barge_in": cmd.BargeIn(attachment=1),
+        "input_cancel": cmd.CancelInput(attachment=1),
+        "clear": cmd.ClearOutput(attachment=1),
+    }[how]
+    events = world.do(command)
+    ended = {event.head.id: event for event in events if isinstance(event, ev.ResponseEnded)}
+    assert set(ended) == {one, two}
+    assert {event.status for event in ended.values()} == {"cancelled"}
+    assert (ended[one].playback.committed_ms, ended[one].playback.sent_ms) == (200, 500)
+    assert ended[two].playback.sent_ms == 100
+    (abort,) = [effect for effect in world.effects(events) if isinstance(effect, fx.AbortRequests)]
+    assert abort.requests == (old, new)
+    assert world.session.epoch == 1
+    assert not world.session.open_responses
+
+
+@rule("H13", "G31")
+def test_naming_a_draining_answer_ends_the_epoch_too() -> None:
+    world, one, _, two, _ = overlapping()
+    ended = [event.head.id for event in world.cancel(one) if isinstance(event, ev.ResponseEnded)]
+    assert ended == [one, two]
+
+
+@rule("H13", "G31")
+def test_with_only_a_drain_left_cancel_means_it() -> None:
+    world, one, _, _, new = overlapping()
+    world.finish(new)
+    assert only(world.cancel(), ev.ResponseEnded).head.id == one
+
+
+@rule("H14")
+def test_a_turn_that_waits_is_not_begun_by_the_end_of_an_older_drain() -> None:
+    world, _, old, two, new = overlapping()
+    turn(world)
+    assert kinds(world.finish(old)) == ["RequestFinished", "ResponseEnded"]
+    assert world.session.response is not None
+    assert world.session.response.head.id == two
+    assert "ResponseCreated" in kinds(world.finish(new))
+
+
+@rule("H7", "F22", "P37")
+def test_what_waits_behind_playback_waits_for_all_that_is_played() -> None:
+    world, one, old, _, new = overlapping()
+    world.produce("x", 100)
+    world.finish(new)
+    world.produce("much more", 5_000, old)
+    turn(world)
+    world.finish(old)
+    assert world.session.response is not None  # a turn that waits for an answer is given it with the last end
+    world.finish()
+    turn(world)
+    assert world.session.turn.deferred or world.session.response
+    due = next_deadline(world.session)
+    assert due is not None
+    assert due >= world.now
+    assert one in world.session.playouts
+
+
+# -- what the model remembers --------------------------------------------------------------------------------
+
+
+def remembers(world: World, said: str | None, request: str | None = None) -> list[ev.AnyEvent]:
+    memory = ContextTurn(user="Hello?", assistant=said)
+    return world.do(cmd.StageContext(request=request or world.request, turn=memory))
+
+
+@rule("H15")
+def test_the_model_remembers_a_turn_once_and_is_shown_it() -> None:
+    world = World(capabilities=CONCURRENT)
+    turn(world)
+    assert kinds(remembers(world, "All is well.")) == ["ContextCommitted"]
+    assert remembers(world, "Again.") == []
+    world.finish()
+    events = turn(world)
+    submit = world.effects(events)[-1]
+    assert isinstance(submit, fx.SubmitToStage)
+    assert submit.payload.context == (ContextTurn(user="Hello?", assistant="All is well."),)
+
+
+@rule("H15")
+def test_a_silent_turn_is_remembered_too_and_playback_is_another_matter() -> None:
+    world = World(capabilities=CONCURRENT)
+    turn(world)
+    remembers(world, None)
+    world.do(cmd.StageFinished(request=world.request, silent=True))
+    turn(world)
+    world.produce("Yes.", 500)
+    remembers(world, "Yes.")
+    world.finish()
+    assert [memory.assistant for memory in world.session.context] == [None, "Yes."]
+    assert world.heard() == []
+
+
+@rule("H15")
+def test_nothing_of_an_interrupted_turn_is_remembered() -> None:
+    world = World(capabilities=CONCURRENT)
+    turn(world)
+    request = world.request
+    world.produce("Yes", 100)
+    world.cancel()
+    assert remembers(world, "Yes, and", request) == []
+    assert world.session.context == ()
+
+
+@rule("H15", "Q4.27")
+def test_the_memory_is_the_session_s_own() -> None:
+    one, other = World(capabilities=CONCURRENT), World(capabilities=CONCURRENT)
+    turn(one)
+    remembers(one, "One.")
+    assert len(one.session.context) == 1
+    assert other.session.context == ()
+    assert core.fold(one.log).context == one.session.context
+
+
+def test_conversation_items_know_nothing_of_it() -> None:
+    world = World(capabilities=CONCURRENT)
+    turn(world)
+    remembers(world, "All is well.")
+    entries = world.session.conversation.entries.values()
+    assert not [entry for entry in entries if isinstance(entry.item, Message) and entry.item.role == "assistant"]
+    assert msgspec.to_builtins(world.session.context[0])["user"] == "Hello?"
