@@ -32,14 +32,18 @@ from .opening import (
 )
 from .openings import Openings
 from .outcome import Outcome, decided, durable
+from .plugins import check_plugin
 from .published import Published
 from .roster import Roster
 from .scoring import LevelScorer, ScoringService
 from .settings import HubSettings
 from .statistics import Statistics
+from .warm_up import WarmUp
 
 WARM_UP_S = 20.0
-"""How long an opening waits for the stages (WIRE 1.10)."""
+"""How long an opening waits for the stages, and for the warm-up (WIRE 1.10)."""
+
+WARMING = "The model is being warmed up."
 
 
 class Hub:
@@ -81,13 +85,17 @@ class Hub:
         self._live = self._roster.live
         self._counts = self._roster.counts
         self._openings = Openings()
+        self._warm_up = WarmUp(settings.warm_up_units, pipeline, plugin.capabilities, clock)
         self._naming = Naming(log, plugin, secret, self._live)
         self._admitting = 0
 
     async def __aenter__(self) -> Self:
+        check_plugin(self.plugin)
         await self._group.__aenter__()
         await self._pipeline.start(self._roster.on_report)
         self._group.start_soon(self._roster.recover)
+        if self.settings.warm_up_units:
+            self._group.start_soon(self._warm_up.run, self)
         return self
 
     async def __aexit__(
@@ -117,9 +125,10 @@ class Hub:
 
     @property
     def not_ready(self) -> str | None:
-        """Why no session can be served now: the stages are loading, restarting or `unavailable`, or the log cannot
-        be written; None if one can."""
-        return self._pipeline.not_ready or self._roster.not_recording
+        """Why no session can be served now: the stages are loading, restarting, `unavailable` or being warmed up,
+        or the log cannot be written; None if one can."""
+        warming = None if self._warm_up.over.is_set() else WARMING
+        return self._pipeline.not_ready or self._roster.not_recording or warming
 
     @property
     def unavailable(self) -> str | None:
@@ -167,7 +176,11 @@ class Hub:
         """
         return await self._counting_refusals(self._open(opening))
 
-    async def _open(self, opening: Opening) -> Attachment:
+    async def open_held(self, opening: Opening) -> Attachment:
+        """Open a session although clients are held until the warm-up is over; raises as `open` does."""
+        return await self._open(opening, waits=False)
+
+    async def _open(self, opening: Opening, *, waits: bool = True) -> Attachment:
         before = await self._openings.repeated(opening)
         if before is not None:
             return await self._reopen(before, opening.control_id)
@@ -180,6 +193,8 @@ class Hub:
                 if known:
                     opened = command.session
                     return await self._reopen(opened, opening.control_id)
+            if waits:
+                await self._hold()
             live = await self._admit(command.session)
             async with self._patience():
                 outcome = await live.ask(
@@ -213,6 +228,13 @@ class Hub:
             self._admitting -= 1
         self._refuse_if_stopping()
         return self._roster.start(core.new(), name, term, head=0)
+
+    async def _hold(self) -> None:
+        """Hold a client until the warm-up is over (B27), before it takes a slot; 20 s at most (WIRE 1.10)."""
+        with anyio.move_on_after(WARM_UP_S):
+            await self._warm_up.over.wait()
+        if not self._warm_up.over.is_set():
+            raise Refused("resource_exhausted", WARMING)
 
     async def _warm(self) -> None:
         """Wait for the stages: they are still being loaded, or loaded again."""
@@ -367,6 +389,12 @@ class Hub:
             await live.closed.wait()
             if self._roster.dead:
                 raise Refused("engine_dead", "The server has ended.")
+
+    async def free(self, session: str) -> None:
+        """Wait until a session holds its slot no longer: it has ended, and its stages have let go."""
+        live = self._live.get(session)
+        if live is not None:
+            await live.over.wait()
 
     async def detach(self, session: str, control_id: str, expected: int | None = None) -> int:
         """Take a session from its connection, whoever that is, or only of lease generation `expected` (C5).

@@ -16,7 +16,7 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     `activation_ms` are the lease's. `control_ms` is how long an opening or a resume may take. `replay_bytes`
     bounds what a client may leave unacknowledged, `replay_ms` (0: no bound; at most a minute, and longer than the
     grace) how old what is replayed to it may be, `slow_bytes` and `slow_ms` (at most a minute) how far it may read
-    behind.
+    behind. `warm_up_units` (0: none) is how much the model hears before the first client is let in.
     """
 
     max_sessions: int = 1000
@@ -40,6 +40,7 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     slow_bytes: int = 16 * 1024 * 1024
     slow_ms: int = 30_000
     shutdown_ms: int = 5_000
+    warm_up_units: int = 0
 
     def __post_init__(self) -> None:
         """Hold the bounds to one another (D16).

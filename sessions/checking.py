@@ -1,5 +1,7 @@
 """What a configuration must be, whoever asks for it and through which door: formats first (B10)."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Literal
 
 from antiphon.events.audio import G711_RATE, MAX_RATE, MIN_RATE, AudioFormat
@@ -30,6 +32,21 @@ def check_config(config: SessionConfig, dialect: Dialect) -> None:
     if config.turn_detection is not None:
         _check_detection(config.turn_detection)
     _check_values(config)
+
+
+@contextmanager
+def asked_of_the_model() -> Generator[None]:
+    """Let a model look at the configuration of a session that is being opened (B9).
+
+    What it refuses has its own code; a plain value error of its code is the configuration's fault all the same.
+
+    Raises:
+        Refusal: `invalid_duplex_runtime_config`, or what the model refuses.
+    """
+    try:
+        yield
+    except ValueError as error:
+        refuse("invalid_duplex_runtime_config", f"The model cannot take this configuration: {str(error)[:64]}")
 
 
 def _check_format(given: AudioFormat, direction: Direction, dialect: Dialect) -> None:

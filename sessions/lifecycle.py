@@ -6,7 +6,7 @@ from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.config import ConfigPatch, merged, overlap_policy
 
-from .checking import check_config
+from .checking import asked_of_the_model, check_config
 from .draft import Draft
 from .ending import close, close_if_free, end_response
 from .phases import LIVE
@@ -26,7 +26,9 @@ def open_session(draft: Draft, command: cmd.OpenSession) -> None:
     plugin = draft.plugins.get(command.plugin)
     implied = overlap_policy(command.config.turn_detection)
     config = merged(command.config, ConfigPatch(overlap_policy=implied))
-    config = config if plugin is None else plugin.settled(config)
+    if plugin is not None:
+        with asked_of_the_model():
+            config = plugin.settled(config)
     if session.phase != "new":
         if _repeated(session, command.control_id, "open", opening_body(command.dialect, command.plugin, config)):
             return
@@ -34,7 +36,8 @@ def open_session(draft: Draft, command: cmd.OpenSession) -> None:
     if plugin is None or plugin.version != command.plugin_version:
         refuse("model_not_found", f"There is no plugin {command.plugin!r} {command.plugin_version}.", "model")
     check_config(config, command.dialect)
-    plugin.check(config)
+    with asked_of_the_model():
+        plugin.check(config)
     resumable = command.token_digest is not None and command.capabilities.supports_session_resume
     opened = Session(
         id=command.session,

@@ -32,12 +32,16 @@ class VoiceActivity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Pipeline(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One way to answer. `plugin` names the session half, `model` what clients are shown."""
+    """One way to answer. `plugin` names the session half, `model` what clients are shown.
+
+    `warm_up` units of sound are given to the model before the first client is let in.
+    """
 
     name: str
     model: str
     plugin: str
     max_sessions: int
+    warm_up: int = 0
     stage: StageChoice
     voice_activity: VoiceActivity
 

@@ -17,11 +17,12 @@ from msgspec import Struct
 
 from antiphon.engine.clock import SystemClock
 from antiphon.engine.datadir import DataDirectory
+from antiphon.engine.errors import UnknownPlugin
 from antiphon.engine.host import PipelineHost
 from antiphon.engine.hosts import InlineHost, ThreadHost
 from antiphon.engine.hub import Hub
 from antiphon.engine.memory_log import MemoryLog
-from antiphon.engine.plugins import plugin_named
+from antiphon.engine.plugins import Misfit, SessionPlugin, check_plugin, check_stage, plugin_named
 from antiphon.engine.process_host import ProcessHost
 from antiphon.engine.scoring import LevelScorer, ScoringService
 from antiphon.engine.settings import HubSettings
@@ -142,6 +143,8 @@ async def hub_for(
     When it has ended in order, `left` is told how many sessions its log keeps for a resume.
     """
     async with AsyncExitStack() as stack:
+        plugin = _plugin(pipeline)
+        host = _host(pipeline, plugin)
         log, samples, secret = await _store(settings, stack)
         scorer = scorer or LateScorer(pipeline.voice_activity)
         if pipeline.voice_activity.arguments:
@@ -151,14 +154,15 @@ async def hub_for(
         hub = Hub(
             log,
             samples,
-            _host(pipeline),
-            plugin_named(pipeline.plugin),
+            host,
+            plugin,
             HubSettings(
                 max_sessions=settings.max_sessions or pipeline.max_sessions,
                 served_model=served,
                 aliases=() if pipeline.name == served else (pipeline.name,),
                 wildcard=not settings.strict_model,
                 default_dialect=settings.default_dialect,
+                warm_up_units=pipeline.warm_up,
                 replay_bytes=MEMORY_REPLAY_BYTES if settings.data is None else DEFAULTS.replay_bytes,
                 replay_ms=MEMORY_REPLAY_MS if settings.data is None else DEFAULTS.replay_ms,
             ),
@@ -185,11 +189,31 @@ async def _store(settings: ServeSettings, stack: AsyncExitStack) -> tuple[EventL
     return log, log.samples, directory.secret
 
 
-def _host(pipeline: Pipeline) -> PipelineHost:
+def _plugin(pipeline: Pipeline) -> SessionPlugin:
+    """Return the session half, looked at before anything is started (B26).
+
+    Raises:
+        PipelineError: there is none of this name, or it cannot serve any session.
+    """
+    try:
+        plugin = plugin_named(pipeline.plugin)
+        check_plugin(plugin)
+    except UnknownPlugin:
+        raise PipelineError(f"the pipeline {pipeline.name!r} names no plugin: {pipeline.plugin!r}") from None
+    except Misfit as misfit:
+        raise PipelineError(str(misfit)) from None
+    return plugin
+
+
+def _host(pipeline: Pipeline, plugin: SessionPlugin) -> PipelineHost:
     choice = pipeline.stage
     if choice.hosting == "process":
         return ProcessHost(choice.factory, choice.arguments)
     stage = cast("Stage", made(choice.factory, **choice.arguments))
+    try:
+        check_stage(plugin, stage.input_format)
+    except Misfit as misfit:
+        raise PipelineError(str(misfit)) from None
     return ThreadHost(stage) if choice.hosting == "thread" else InlineHost(stage)
 
 

@@ -5,8 +5,10 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio.abc import TaskStatus
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
+from antiphon.events.audio import AudioFormat
 from antiphon.transport import wire_server as out
 from antiphon.transport.client import RealtimeClient, SessionOptions
 from antiphon.transport.pipelines import PipelineError, VoiceActivity, load, read, shipped, with_models
@@ -15,6 +17,8 @@ from antiphon.transport.server import Listening, Server
 
 from .serving import served_by
 from tests.rules import rule
+
+NARROW = AudioFormat("pcm16", 8_000)
 
 
 def test_what_is_shipped() -> None:
@@ -167,3 +171,24 @@ async def test_what_is_left_to_resume_is_counted_at_the_end(tmp_path: Path) -> N
         client.drop_socket()
         assert left == []
     assert left == [1]
+
+
+@rule("B26")
+async def test_a_server_whose_halves_do_not_fit_is_not_started() -> None:
+    echo = load("echo")
+    with pytest.raises(PipelineError, match="names no plugin: 'nobody'"):
+        async with hub_for(replace(echo, plugin="nobody"), ServeSettings()):
+            pass
+    other = replace(
+        echo.stage, factory="antiphon.stages.scripted:ScriptedStage", arguments={"input_format": NARROW}
+    )
+    with pytest.raises(PipelineError, match="the stage takes pcm16 at 8000 Hz"):
+        async with hub_for(replace(echo, stage=other), ServeSettings()):
+            pass
+
+
+@rule("B27")
+async def test_a_pipeline_may_ask_for_a_warm_up() -> None:
+    described = replace(load("echo"), warm_up=2)
+    async with hub_for(described, ServeSettings()) as hub:
+        assert hub.settings.warm_up_units == 2
