@@ -179,7 +179,7 @@ def _closed(event: ev.SessionClosed, scene: Scene) -> Iterator[ServerEvent]:
         yield out.SessionClosedOut(
             session_id=event.session,
             reason=event.words or event.reason,
-            event=out.EndInfo(session_id=event.session, reason=event.reason, detail=event.words),
+            event=out.EndInfo(session_id=event.session, reason=event.reason, detail=event.words or UNSET),
         )
 
 

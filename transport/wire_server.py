@@ -97,7 +97,7 @@ class EndInfo(Struct, frozen=True, kw_only=True):
     type: Literal["session.closed"] = "session.closed"
     session_id: str
     reason: str
-    detail: str | None = None
+    detail: str | UnsetType = UNSET
 
 
 class SessionClosedOut(ServerEvent, kw_only=True, tag="session.closed"):

@@ -137,7 +137,7 @@ def test_a_held_request_speaks_when_it_is_confirmed_and_not_after_it_is_dropped(
     assert said.kinds == [StageAccepted, StageProduced, StageFinished, StageReleased]
 
 
-@rule("K5")
+@rule("K5", "K19")
 def test_submitting_twice_is_submitting_once_and_unknown_requests_are_released_too() -> None:
     said = Said()
     submit = Submit(request="q", payload=payload(written("hi")))

@@ -176,6 +176,19 @@ async def test_no_slot_is_free() -> None:
             assert (await third.closed())[0] == 1013
 
 
+@rule("M1", "M18")
+async def test_a_close_ends_with_the_clients_word_and_a_shutdown_by_word_is_none() -> None:
+    async with serving() as served:
+        for word, reason in ((None, "client_close"), ("bye", "bye"), ("shutdown", "shutdown")):
+            async with Wire.to(served.url + DUPLEX) as wire:
+                await wire.send("session.update", session={})
+                await wire.until("session.updated")
+                await wire.send("session.close", **({} if word is None else {"reason": word}))
+                closed = await wire.until("session.closed")
+                assert (closed["reason"], closed["event"]["reason"]) == (reason, "client_close")
+                assert await wire.closed() == (1000, reason)
+
+
 @rule("M4")
 async def test_one_slot_serves_one_session_after_the_other() -> None:
     async with serving(settings=HubSettings(max_sessions=1)) as served:

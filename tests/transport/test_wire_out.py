@@ -363,6 +363,26 @@ def test_resuming_is_told_to_both_connections() -> None:
     }
 
 
+@rule("M18")
+def test_a_close_shows_the_clients_word_and_the_reason_from_the_list() -> None:
+    said = ev.SessionClosed(
+        number=1, count=1, session=SESSION, reason="client_close", expired=False, words="I am tired."
+    )
+    (closed,) = messages(said)
+    assert closed["reason"] == "I am tired."
+    assert closed["event"] == {
+        "type": "session.closed",
+        "session_id": SESSION,
+        "reason": "client_close",
+        "detail": "I am tired.",
+    }
+    (plain,) = messages(ev.SessionClosed(number=1, count=1, session=SESSION, reason="shutdown", expired=False))
+    assert (plain["reason"], plain["event"]) == (
+        "shutdown",
+        {"type": "session.closed", "session_id": SESSION, "reason": "shutdown"},
+    )
+
+
 def test_the_end_of_a_session() -> None:
     closed = ev.SessionClosed(number=1, count=1, session=SESSION, reason="client_close", expired=False)
     assert types(closed) == ["session.closed"]
