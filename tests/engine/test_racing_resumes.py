@@ -278,6 +278,17 @@ async def test_row_7_a_is_cancelled_in_its_replay_after_b_took_its_token_and_was
         assert play.in_grace
 
 
+@rule("D33.7", "D30", "D31")
+async def test_row_7_what_b_gives_up_is_its_own_and_not_what_c_took_since() -> None:
+    async with scene() as play:
+        b = await play.in_flight(play.first, "b")
+        await b.cancel()
+        c = await play.in_flight(play.first, "c")
+        await play.land()
+        assert await play.detached() == [], "detach(g1) was refused"
+        assert (c.granted.lease, c.granted.current) == (2, True)
+
+
 @rule("D33.8", "C9")
 async def test_row_8_b_has_lost_the_comparison() -> None:
     async with scene() as play:

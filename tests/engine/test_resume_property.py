@@ -18,11 +18,11 @@ from .links import Link
 from .worlds import World, opening, settle, world
 from tests.rules import rule
 
-Kind = Literal["beat", "drop", "resume", "give up", "hold", "go", "ack", "stale", "wait", "late"]
+Kind = Literal["beat", "drop", "resume", "take over", "give up", "hold", "go", "ack", "stale", "wait", "late"]
 Step = tuple[Kind, int]
 
 OTHERS: list[Kind] = ["drop", "give up", "hold", "go", "ack", "stale", "wait", "late"]
-KINDS: list[Kind] = ["beat", "beat", "beat", "resume", "resume", *OTHERS]
+KINDS: list[Kind] = ["beat", "beat", "beat", "resume", "resume", "take over", *OTHERS]
 STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 12)), max_size=30)
 
 
@@ -37,6 +37,8 @@ class Client:
         self.links = [Link(first).start(group)]
         self.resumes = 0
         self.resynced = False
+        self.counted: list[int] = []
+        """What it saw on former connections, as long as it listened to them."""
 
     @property
     def link(self) -> Link:
@@ -44,7 +46,7 @@ class Client:
 
     @property
     def seen(self) -> list[int]:
-        return [number for link in self.links for number in link.numbers]
+        return self.counted + self.link.numbers
 
     async def ask(self) -> Attachment | None:
         for token in tuple(self.tokens):
@@ -61,11 +63,15 @@ class Client:
                     raise
         raise AssertionError("P51: none of its tokens is good")
 
-    async def resume(self) -> None:
-        await self.link.cancel()  # its old socket is gone: what that has not delivered is lost
+    async def resume(self, *, lost: bool = True) -> None:
+        """Come back; the old socket is `lost`, with what it has not delivered, or half open and heard no more."""
+        if lost:
+            await self.link.cancel()
+        seen = self.seen
         granted = await self.ask()
         if granted is not None:
             self.tokens = [granted.token or "", self.tokens[0]]
+            self.counted = seen
             self.links.append(Link(granted).start(self.group))
 
     async def give_up(self, after: int) -> None:
@@ -86,6 +92,8 @@ class Client:
                     here.send(Heartbeat(attachment=here.generation))
             case "resume":
                 await self.resume()
+            case "take over":
+                await self.resume(lost=False)
             case "drop":
                 await self.link.cancel()
             case "give up":
@@ -151,7 +159,7 @@ async def play(steps: list[Step], window: int) -> None:
 
 
 @rule("D33", "P43", "P44", "P46", "P49", "P51", "P52", "D12", "D29", "D30")
-@settings(max_examples=60)
+@settings(max_examples=200)
 @given(STEPS, st.sampled_from([10**6, 10**6, 10**6, 12]))
 def test_every_message_once_or_a_word_that_it_cannot_be(steps: list[Step], window: int) -> None:
     anyio.run(play, steps, window)
