@@ -83,10 +83,6 @@ class Roster:
         known = (known for live in self.live.values() for known in live.runner.session.requests.values())
         return sum(request.phase in LEFT for request in known) + self._orphans.count
 
-    def knows(self, name: str) -> bool:
-        """Whether a session of this id is live, closing, lost or unclean here (B1)."""
-        return name in self.live or name in self._lost or name in self._orphans.sessions
-
     async def find(self, name: str) -> Live:
         """Return a live session; take it over first if its runner was lost.
 

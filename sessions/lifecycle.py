@@ -261,8 +261,7 @@ def start_runner(draft: Draft, command: cmd.StartRunner) -> None:
         close(draft)
     elif forgotten:
         begin_close(draft, "request_cleanup", control_id=None, expired=True)
-        if draft.session.phase == "closing":
-            close(draft)  # announced before the clean-up (M5)
+        close(draft)  # announced before the clean-up (M5)
     elif session.resumable:
         grace = max(session.limits.grace_ms, command.grace_ms)
         draft.emit(ev.SessionDetached(generation=session.lease.generation, reason="restart", grace_ms=grace))

@@ -6,8 +6,9 @@ import pytest
 from antiphon.events import commands as cmd
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
-from antiphon.events.config import Limits, TurnDetection
+from antiphon.events.config import Limits, SessionConfig, TurnDetection
 from antiphon.sessions import core
+from antiphon.sessions.models.base import TurnModel
 from antiphon.sessions.plugins import CASCADE
 from antiphon.sessions.state import KEPT_CONTROLS
 from antiphon.sessions.view import next_deadline, outstanding
@@ -75,6 +76,33 @@ def test_open_refuses_a_configuration_that_the_model_does_not_take() -> None:
 
 
 @rule("F1")
+class Fussy(TurnModel, frozen=True, kw_only=True):
+    """A model whose check, or whose defaults, raise a plain error."""
+
+    early: bool
+
+    def settled(self, config: SessionConfig) -> SessionConfig:
+        """Fail at once, or later."""
+        if self.early:
+            raise ValueError("not like that")
+        return config
+
+    def check(self, config: SessionConfig) -> None:
+        """Fail."""
+        raise ValueError("not like that")
+
+
+@rule("B9")
+@pytest.mark.parametrize("early", [True, False])
+def test_a_plain_error_of_a_models_check_is_the_configurations_fault(early: bool) -> None:
+    fussy = Fussy(name="cascade", version="1", capabilities=CASCADE.capabilities, early=early)
+    world = World()
+    world.session, world.plugins = core.new(), {"cascade": fussy}
+    refusal = world.refused(world.opening)
+    assert refusal.code == "invalid_duplex_runtime_config"
+    assert "not like that" in refusal.message
+
+
 @pytest.mark.parametrize("vad", [None, QUICK_VAD])
 def test_open_derives_the_overlap_policy(vad: TurnDetection | None) -> None:
     world = World(vad=vad)
