@@ -187,7 +187,7 @@ def test_a_playback_acknowledgement_renews_the_lease() -> None:
     assert world.session.lease.last_activity == world.now
 
 
-@rule("C1", "A19")
+@rule("C1", "K21")
 def test_output_of_a_dead_request_does_not_renew_it() -> None:
     world = World()
     world.begin()

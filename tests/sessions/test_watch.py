@@ -11,7 +11,7 @@ from antiphon.events.audio import SampleRef
 from antiphon.events.items import Message, TextPart
 from antiphon.events.log import Transaction
 from antiphon.sessions import core
-from antiphon.sessions.state import Entry, Request
+from antiphon.sessions.state import Continuation, Entry, Request, Span
 
 from tests.sessions.watch import Watch, look
 from tests.sessions.world import World
@@ -104,6 +104,24 @@ def second_memory(session: core.Session) -> None:
         session.requests[name] = Request("accepted", None, 0)
 
 
+TAKEN = ev.UnitTaken(request="duplex-1.e0.turn0", operation=1, seq=1, turn=0, turn_seq=1)
+
+
+def with_unit(**fields: object) -> Plant:
+    """A unit is taken in the transaction too."""
+    return lambda _session, transaction: replace(
+        transaction, events=(*transaction.events, replace(TAKEN, **fields))
+    )
+
+
+def waiting(session: core.Session, transaction: Transaction) -> Transaction:
+    """A resident model of units of 80 ms; more than one waits, and nothing is on its way."""
+    session.config = replace(session.config, auto_response=True)
+    session.capabilities = replace(session.capabilities, core_resumable_request=True, chunk_period_ms=80)
+    session.input.stream.queue.append(Span(0, 3_000, True, False))
+    return transaction
+
+
 def failing(event: ev.AnyEvent) -> ev.AnyEvent:
     return replace(event, status="failed", reason=None, failure=ev.Failure("engine_error", "x"))
 
@@ -123,6 +141,8 @@ def opened_by_a_report(session: core.Session, transaction: Transaction) -> Trans
     return replace(transaction, command=cmd.StageAccepted(request=response.request), events=(made,))
 
 
+PACED = replace(core.REGISTRY["echo"].capabilities, chunk_period_ms=80)
+
 FAULTS: list[tuple[str, type[ev.Event], Plant]] = [
     ("P4: an answer", ev.OutputStarted, by(cmd.StageProduced(request="nobody.e0", text="x"))),
     ("P14", ev.RequestSubmitted, instead(ev.RequestSubmitted, lambda e: replace(e, request="duplex-2.e0.turn0"))),
@@ -138,6 +158,10 @@ FAULTS: list[tuple[str, type[ev.Event], Plant]] = [
     ("A15", ev.Interrupted, instead(ev.Interrupted, lambda e: replace(e, requests=("duplex-1",)))),
     ("P24: a mere", ev.OutputStarted, opened_by_a_report),
     ("P23", ev.ResponseCreated, instead(ev.ResponseCreated, lambda e: replace(e, head=replace(e.head, speed=2.0)))),
+    ("P31", ev.OutputStarted, with_unit(pad=2)),
+    ("P30", ev.AudioReceived, waiting),
+    ("P26: for nobody", ev.OutputStarted, with_unit(kind="silence", request="duplex-1.e9")),
+    ("P26: nothing was planned", ev.OutputStarted, with_unit(kind="silence")),
     ("G20: a", ev.ResponseEnded, again(ev.ResponseEnded)),
     ("G21", ev.ResponseEnded, instead(ev.ResponseEnded, lambda e: replace(e, reason="why"))),
     ("G23", ev.ResponseEnded, instead(ev.ResponseEnded, failing)),
@@ -171,6 +195,29 @@ FAULTS: list[tuple[str, type[ev.Event], Plant]] = [
         ),
     ),
 ]
+
+
+def test_units_of_silence_are_counted_and_keep_their_distance() -> None:
+    watch, session = Watch().work, World(plugin="echo", auto=True, capabilities=PACED).session
+    session.requests["duplex-1.e0"] = Request("accepted", None, 0)
+    session.input.stream.continuation = Continuation("duplex-1.e0", "turn 0", 0, 0)
+    taken = replace(TAKEN, request="duplex-1.e0", kind="silence")
+
+    def give(at_ms: int) -> None:
+        transaction = Transaction(seq=1, term=1, at=at_ms * 1000, command=cmd.Tick(), events=(taken,))
+        watch.step(core.dump(session), session, transaction)
+
+    for n in range(64):
+        give(80 * n)
+    with pytest.raises(AssertionError, match="P25: too many"):
+        give(80 * 64)
+    session.input.stream.continuation = Continuation("duplex-1.e0", "turn 1", 0, 0)
+    give(80 * 64)
+    with pytest.raises(AssertionError, match="P25: a burst"):
+        give(80 * 64 + 39)
+    session.input.stream.queue.append(Span(0, 2, True, False))
+    with pytest.raises(AssertionError, match="P26: sound waits"):
+        give(80 * 66)
 
 
 def test_the_story_itself_is_sound() -> None:

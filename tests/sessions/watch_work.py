@@ -27,6 +27,12 @@ REASONS: dict[str, tuple[str | None, ...]] = {
 """What a terminal may give as its reason (G21, WIRE 3.4)."""
 
 
+def unit_bytes(session: core.Session) -> int:
+    """Return the bytes of one unit of a resident model; 0: it takes whatever comes."""
+    able = session.capabilities
+    return able.input_format.bytes_for(able.chunk_period_ms or 0)
+
+
 class WatchWork(Struct):
     """Follows one session's requests, bytes and items, and fails at the first step that breaks a rule."""
 
@@ -42,6 +48,8 @@ class WatchWork(Struct):
     announced: dict[str, int] = field(default_factory=dict[str, int])
     """Of each response: how many turns had been committed when it was announced."""
     ended: set[str] = field(default_factory=set[str])
+    silences: dict[str, tuple[int, int | None]] = field(default_factory=dict[str, tuple[int, int | None]])
+    """Of each owner of units of silence: how many it got, and when it got the last."""
 
     def step(self, data: bytes, session: core.Session, transaction: Transaction) -> None:
         """Check a transaction; `data` is the state before it, `session` the one behind it."""
@@ -53,6 +61,7 @@ class WatchWork(Struct):
         self._ends(transaction)
         self._interruption(before, transaction)
         self._bytes(before, session, transaction)
+        self._units(before, session, transaction)
         self._places(before, session, transaction)
         self._expiry(before, transaction)
 
@@ -176,6 +185,37 @@ class WatchWork(Struct):
                 case _:
                     pass
         assert session.input.position == position, "P29"
+
+    # -- units of a resident model: P25, P26, P30, P31 ----------------------------------------------------------
+
+    def _units(self, before: core.Session, session: core.Session, transaction: Transaction) -> None:
+        for event in transaction.events:
+            if isinstance(event, ev.UnitTaken):
+                assert not event.pad or event.final, "P31: padding in the middle"
+                if event.kind == "silence":
+                    self._silence(before, event, transaction.at)
+        stream, unit = session.input.stream, unit_bytes(session)
+        if session.auto and unit and not stream.in_flight and not session.held and self._took(transaction):
+            waiting = sum(span.end - span.start for span in stream.queue)
+            assert waiting < unit, "P30: a whole unit waits, and nothing is on its way"
+
+    def _took(self, transaction: Transaction) -> bool:
+        """Whether a unit could have been taken: something came, or something was accepted."""
+        return any(isinstance(event, ev.AudioReceived | ev.UnitsAccepted) for event in transaction.events)
+
+    def _silence(self, before: core.Session, event: ev.UnitTaken, at: int) -> None:
+        stream = before.input.stream
+        going, known = stream.continuation, before.requests.get(event.request)
+        assert known is not None, "P26: for nobody"
+        assert known.phase in LIVE, "P26: for a request that has ended"
+        assert not stream.queue or stream.in_flight, "P26: sound waits"
+        assert going is not None, "P26: nothing was planned"
+        assert going.request == event.request, "P26: planned for another request"
+        count, last = self.silences.get(going.owner, (0, None))
+        assert count < (64 if before.auto else 8), "P25: too many"
+        half_us = (before.capabilities.chunk_period_ms or 0) * 500
+        assert last is None or at - last >= half_us, "P25: a burst"
+        self.silences[going.owner] = (count + 1, at)
 
     # -- the conversation: P41, P42 --------------------------------------------------------------------------
 
