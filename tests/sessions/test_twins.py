@@ -84,6 +84,7 @@ def test_p33_behind_a_failed_answer_the_session_goes_on_as_behind_an_empty_one(s
         finish()
     assert play(failed, steps) == play(fine, steps)
     assert failed.session.input.reserved == fine.session.input.reserved
+    assert failed.session.turn == fine.session.turn
     assert failed.heard() == fine.heard()
 
 
@@ -128,6 +129,7 @@ def test_q4_28_what_is_sent_behind_a_clear_is_whole_and_accounted_for(vad: objec
     score = 900 if vad else None
     world.append(5, score=score)
     world.clear()
+    assert world.session.input.reserved == 0
     world.append(5, score=score)
     assert world.session.input.reserved == 5 * 1024
     (committed,) = [event for event in world.commit() if isinstance(event, ev.InputCommitted)]
