@@ -338,7 +338,7 @@ async def cancelled(here: World, request: Awaitable[object]) -> None:
     await settle()
 
 
-@rule("B13", "B16")
+@rule("B13", "B16", "B17")
 async def test_an_abandoned_open_closes_what_was_opened_for_it() -> None:
     async with world(settings=ONE) as here:
         await cancelled(here, here.hub.open(opening("gone")))
@@ -350,7 +350,7 @@ async def test_an_abandoned_open_closes_what_was_opened_for_it() -> None:
         await here.hub.open(opening("gone"))
 
 
-@rule("B12")
+@rule("B12", "B17")
 async def test_an_open_cancelled_in_its_preparation_frees_the_slot_and_writes_nothing() -> None:
     async with world(settings=ONE) as here:
         here.log.acquiring = anyio.Event()
@@ -456,7 +456,7 @@ async def test_a_lost_answer_of_a_resume_is_given_again_and_changes_nothing() ->
         assert await code_of(here.hub.resume(resumption(old, "same"))) == "session_resume_conflict"
 
 
-@rule("D33.9")
+@rule("D33.9", "D33")
 async def test_two_resumes_at_once_have_one_winner_and_a_loser_with_an_error() -> None:
     async with world() as here, anyio.create_task_group() as group:
         old = await here.hub.open(opening())

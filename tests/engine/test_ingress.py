@@ -65,7 +65,7 @@ async def order(here: World, session: str) -> list[str]:
     return [type(entry.command).__name__ for entry in (await here.recorded(session))[1:]]
 
 
-@rule("E3", "Q4.15")
+@rule("E3", "Q4.15", "E4")
 @pytest.mark.parametrize(
     ("request_", "speech"),
     [
@@ -100,7 +100,7 @@ async def test_what_the_client_wants_of_a_chunk_is_decided_by_the_session() -> N
         assert (command.overlap, command.force_listen, command.force_barge_in) == ("drop", True, True)
 
 
-@rule("E1", "E2")
+@rule("E1", "E2", "E19")
 async def test_every_format_becomes_the_models() -> None:
     async with world() as here:
         attachment = await here.hub.open(opening())
@@ -132,7 +132,7 @@ async def test_a_commit_takes_all_the_sound_before_it() -> None:
         assert (await order(here, attachment.session))[-1] != "AppendAudio"
 
 
-@rule("E1", "E2")
+@rule("E1", "E2", "E5")
 async def test_what_cannot_be_decoded_is_told_once_and_nothing_is_kept() -> None:
     async with world() as here:
         attachment = await here.hub.open(opening())
@@ -147,7 +147,7 @@ async def test_what_cannot_be_decoded_is_told_once_and_nothing_is_kept() -> None
         ]
 
 
-@rule("E12", "E13")
+@rule("E12", "E13", "B24")
 async def test_an_append_over_credit_is_refused_at_once_and_credit_comes_back() -> None:
     async with world(settings=HubSettings(input_bytes=4_000, shutdown_ms=200)) as here:
         attachment = await here.hub.open(opening())

@@ -3,14 +3,18 @@
 import anyio
 import pytest
 
+from antiphon.engine.errors import Refused
+from antiphon.engine.ingress import AppendRequest
 from antiphon.engine.inline import InlineClient
 from antiphon.engine.opening import Opening
+from antiphon.engine.settings import HubSettings
 from antiphon.events.audio import AudioFormat
 from antiphon.events.commands import CancelResponse, Heartbeat, StageAccepted, StageFinished, StageProduced
 from antiphon.events.events import (
     ErrorReported,
     ResponseCreated,
     ResponseEnded,
+    SessionClosed,
     SessionOpened,
     SessionTouched,
 )
@@ -118,3 +122,58 @@ async def test_a16_news_of_a_turn_that_was_left_reach_nobody() -> None:
         await settle()
         assert await here.recorded(attachment.session) == before
         assert live.runner.session.response is not None
+
+
+@rule("B4")
+async def test_b4_an_opening_that_is_repeated_while_it_is_prepared_gives_no_slot_away() -> None:
+    async with world(settings=HubSettings(max_sessions=1, shutdown_ms=200)) as here:
+        here.log.acquiring = anyio.Event()
+        found: list[str] = []
+
+        async def go(control_id: str) -> None:
+            try:
+                found.append((await here.hub.open(opening(control_id))).session)
+            except Refused as refused:
+                found.append(refused.code)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(go, "same")
+            await settle()
+            group.start_soon(go, "same")
+            group.start_soon(go, "other")
+            await settle()
+            assert found == ["resource_exhausted"]
+            assert here.hub.statistics().admitted == 1
+            here.log.acquiring.set()
+        refused, first, second = found
+        assert (refused, first) == ("resource_exhausted", second)
+        assert here.hub.statistics().admitted == 1
+
+
+@rule("B6")
+async def test_b6_an_opened_session_asks_nothing_of_a_stage_before_its_first_input() -> None:
+    stage = Mute()
+    async with world(stage) as here:
+        attachment = await here.hub.open(opening(patch=TALK))
+        attachment.send(Heartbeat(attachment=1))
+        await settle()
+        assert stage.messages == []
+        attachment.append(AppendRequest(data=PIECE, speech=True))
+        await settle()
+        assert isinstance(stage.messages[0], Submit)
+
+
+@rule("C16")
+async def test_c16_acknowledging_events_keeps_no_session_alive() -> None:
+    async with world(settings=HubSettings(idle_ttl_ms=1_000, shutdown_ms=200)) as here:
+        attachment = await here.hub.open(opening())
+        attachment.send(Heartbeat(attachment=1))
+        await settle()
+        for _ in range(3):
+            await here.advance(300)
+            attachment.acknowledge(1)
+            await settle()
+        await here.advance(100)
+        last = (await here.events(attachment.session))[-1]
+        assert isinstance(last, SessionClosed)
+        assert (last.reason, last.expired) == ("idle_ttl_expired", True)

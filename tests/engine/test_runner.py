@@ -127,7 +127,7 @@ async def flooded(here: World, attachment: Attachment) -> Runner:
     return mine
 
 
-@rule("P58")
+@rule("P58", "B24")
 async def test_a_full_inbox_refuses_the_client_and_has_room_for_its_cancel() -> None:
     script = (Say("One.", 80), Hang())
     async with world(ScriptedStage(default=script)) as here:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from antiphon.events import effects as fx
 from antiphon.events import events as ev
 from antiphon.events.config import Modality
 from antiphon.sessions import core
@@ -81,3 +82,18 @@ def test_a17_an_interruption_aborts_every_request_that_is_live() -> None:
     assert core.outstanding(world.session) == [resident]
     world.release()
     assert core.outstanding(world.session) == []
+
+
+@rule("G34")
+def test_g34_an_interruption_moves_the_epoch_cuts_history_stops_the_stage_and_counts_as_activity() -> None:
+    world = World()
+    world.begin()
+    world.produce("one two three four", 1_000)
+    request = world.request
+    world.wait(500)
+    events = world.cancel()
+    assert kinds(events) == ["Interrupted", "HistoryCut", "ResponseEnded"]
+    assert world.effects(events) == [fx.AbortRequests(requests=(request,))]
+    assert core.outstanding(world.session) == [request], "it is forgotten when the stage says so"
+    assert world.session.lease.last_activity == world.now
+    assert world.produce(" five", 100, request) == []

@@ -762,6 +762,16 @@ def test_wire_2_3_an_auto_response_session_answers_every_commit() -> None:
         assert "ResponseCreated" in kinds(world.commit(wanted))
 
 
+@rule("E41")
+def test_e41_a_commit_that_is_not_the_last_of_its_turn_is_one_like_any_other() -> None:
+    worlds = World(), World()
+    for world, final in zip(worlds, (True, False), strict=True):
+        world.append(4)
+        made = cmd.CommitInput(attachment=1, create_response=True, final=final)
+        assert kinds(world.do(made))[-2:] == ["ResponseCreated", "RequestSubmitted"]
+    assert worlds[0].log[-1].events == worlds[1].log[-1].events
+
+
 @rule("E31")
 def test_e31_a_commit_of_an_auto_session_makes_an_item_and_no_request() -> None:
     world = World(plugin="echo", auto=True)

@@ -348,6 +348,23 @@ async def test_a_replay_is_what_was_sent() -> None:
         assert second.seen[1:] == numbered
 
 
+@rule("D5")
+async def test_the_formats_of_a_session_hold_for_its_next_connection() -> None:
+    async with serving() as served:
+        async with Wire.to(served.url + DUPLEX) as first:
+            created = await opened(first, input_audio_format="g711_ulaw", output_audio_format="g711_ulaw")
+            first.socket.transport.abort()
+        async with Wire.to(served.url + DUPLEX) as second:
+            await resume(second, created, 1)
+            assert (await second.next())["session"]["input_audio_format"] == "g711_ulaw"
+            odd = base64.b64encode(b"\x80" * 801).decode()  # whole samples of G.711, not of pcm16
+            await second.send("input_audio_buffer.append", audio=odd)
+            await second.send("input_audio_buffer.commit", create_response=True)
+            delta = await second.until("response.output_audio.delta")
+            assert (delta["format"], delta["sample_rate_hz"]) == ("g711_ulaw", 8_000)
+            assert "error" not in second.kinds()
+
+
 @rule("D18", "D24", "P43")
 async def test_a_newer_connection_replaces_the_older() -> None:
     async with serving() as served, Wire.to(served.url + DUPLEX) as first:

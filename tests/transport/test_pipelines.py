@@ -32,6 +32,7 @@ def test_a_pipeline_that_is_not_there() -> None:
         load("../../etc/passwd")
 
 
+@rule("B26")
 @pytest.mark.parametrize(
     ("text", "named"),
     [
@@ -60,6 +61,7 @@ def test_each_model_of_the_voice_pipeline_can_be_replaced() -> None:
     assert changed.voice_activity.arguments == {"vad": "d.onnx"}
 
 
+@rule("B26")
 def test_a_pipeline_without_the_model_says_so() -> None:
     with pytest.raises(PipelineError, match="no model 'asr' to replace"):
         with_models(load("echo"), {"asr": "base"})
@@ -127,7 +129,7 @@ async def test_a_session_outlives_its_server(tmp_path: Path) -> None:
         second.set()
 
 
-@rule("F9")
+@rule("F9", "B26")
 @pytest.mark.anyio
 async def test_a_detector_chosen_by_name_is_never_silently_replaced_f9(tmp_path: Path) -> None:
     chosen = with_models(load("voice"), {"vad": str(tmp_path / "absent.onnx")})
