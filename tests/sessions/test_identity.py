@@ -229,7 +229,7 @@ def test_a9_ids_come_from_the_sessions_own_counters() -> None:
 
 
 @rule("A20")
-def test_a20_an_update_moves_no_generation_and_a_refused_resume_none_either() -> None:
+def test_a20_an_update_moves_no_generation_of_the_lease_and_a_refused_resume_none_either() -> None:
     world = World()
     world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(instructions="Be brief.")))
     world.refused(world.resumption("wrong"))
