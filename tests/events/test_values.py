@@ -74,41 +74,6 @@ def test_o3_the_class_of_an_error(code: str, kind: str, again: bool) -> None:
     assert errors.retryable(code) == again
 
 
-CLASSES: dict[str, tuple[str, ...]] = {
-    "server_error": (
-        *("internal_error", "engine_error", "engine_dead", "timeout", "commit_aborted", "session_update_aborted"),
-        *("runtime_resume_failed", "realtime_input_failed", "server_vad_unavailable", "runtime_append_failed"),
-        *("runtime_append_task_failed", "runtime_signal_failed", "runtime_abort_failed", "runtime_touch_failed"),
-        *("runtime_data_plane_stream_failed", "runtime_data_plane_text_without_audio", "engine_restarted"),
-    ),
-    "rate_limit_error": ("resource_exhausted", "input_backpressure", "engine_backpressure"),
-    "invalid_request_error": (
-        *(
-            "bad_event",
-            "invalid_json",
-            "event_too_large",
-            "config_timeout",
-            "bad_audio",
-            "unsupported_audio_format",
-        ),
-        *("invalid_video_frames", "invalid_input_modality", "native_text_append_unsupported"),
-        *("input_audio_buffer_empty", "response_already_active", "response_not_active", "unsupported"),
-        *("response_create_without_input", "text_only_turn_unsupported", "unsupported_native_response_options"),
-        *("barge_in_unsupported", "unsupported_turn_detection", "model_update_unsupported", "unknown_event"),
-        *("item_not_found", "missing_item_id", "invalid_image", "playback_item_mismatch", "session_closed"),
-        *("playback_item_not_found", "playback_ack_too_late", "invalid_function_call_output", "session_exists"),
-        *("function_response_backlog", "unknown_session", "invalid_session_resume", "session_resume_expired"),
-        *("unsupported_session_resume", "invalid_resume_token", "session_resume_conflict", "invalid_event_ack"),
-    ),
-}
-
-
-@rule("O3", "Q4.29")
-@pytest.mark.parametrize("kind", CLASSES)
-def test_o3_every_code_of_the_book_has_its_class(kind: str) -> None:
-    assert {errors.error_type(code) for code in CLASSES[kind]} == {kind}
-
-
 def test_the_highest_number_of_a_transaction() -> None:
     def of(*events: ev.AnyEvent) -> int:
         return highest_number(Transaction(seq=1, term=1, at=0, command=cmd.Tick(), events=events))
