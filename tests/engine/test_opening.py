@@ -309,6 +309,25 @@ async def test_after_180_seconds_clients_are_let_in_whatever_became_of_the_warm_
         stage.let_go()
 
 
+@rule("B27", "B2")
+async def test_clients_are_held_until_the_stage_has_let_go_of_the_warm_up() -> None:
+    """Else the first of them would be refused for want of a slot."""
+    stage = ScriptedStage(scripts={0: (Deaf(), Say("Hm.", 80), Hang())})
+    async with world(stage, settings=WARM) as here, anyio.create_task_group() as group:
+        told: list[str] = []
+
+        async def go() -> None:
+            told.append((await here.hub.open(opening())).session)
+
+        group.start_soon(go)
+        await settle()
+        await here.advance(2_000)
+        assert (len(await warmed(here)), told) == (1, [])
+        stage.let_go()
+        await settle()
+        assert len(told) == 1
+
+
 @rule("B27")
 async def test_a_warm_up_that_fails_lets_the_clients_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openings, "default_limits", lambda *_: (_ for _ in ()).throw(Refused("bad_event", "No.")))

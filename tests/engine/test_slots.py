@@ -131,6 +131,38 @@ async def test_a_crashed_session_holds_its_slot_until_its_stage_has_let_go(
 
 
 @in_time
+@rule("B2", "M13", "M12")
+async def test_what_a_closed_session_leaves_behind_when_its_runner_crashes_holds_its_slot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody takes over a session that has ended; its clean-up goes on without it."""
+    stage = ScriptedStage(default=(Stuck(), Hang()))
+    async with world(stage, settings=ONE) as here:
+        attachment = await here.hub.open(opening("one"))
+        ask(attachment)
+        await settle()
+        close(attachment)
+        await settle()
+        evolve = core.evolve
+
+        def poisoned(session: core.Session, event: object, at: int) -> None:
+            if isinstance(event, CleanupRetried):
+                raise RuntimeError("a fault of ours")
+            evolve(session, event, at)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(core, "evolve", poisoned)
+        await here.advance(5_000)
+        statistics = here.hub.statistics()
+        assert (statistics.crashed, statistics.live) == (1, 0)
+        assert (statistics.admitted, statistics.uncleaned) == (1, 1)
+        assert (await refusal(here)).code == "resource_exhausted"
+        stage.let_go()
+        await here.advance(5_000)
+        assert here.hub.statistics().admitted == 0
+        await here.hub.open(opening("two"))
+
+
+@in_time
 @rule("K11", "B28")
 async def test_what_a_stage_says_of_nobodys_request_reaches_nobody() -> None:
     async with world() as here:

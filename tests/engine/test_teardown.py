@@ -353,6 +353,15 @@ async def test_a_shutdown_ends_every_handle_by_its_name(dialect: str) -> None:
         assert await code_of(here.hub.open(opening("late"))) == "going_away"
 
 
+@rule("M15")
+async def test_a_shutdown_that_cannot_be_recorded_ends_the_handles_all_the_same() -> None:
+    log = MoodyLog()
+    async with world(log=log, settings=HubSettings(shutdown_ms=20)) as here:
+        attachment = await here.hub.open(opening())
+        log.holding = True
+    assert attachment.ended == "shutdown"
+
+
 @rule("M15", "D19")
 async def test_a_session_that_a_shutdown_left_goes_on_in_the_next_server() -> None:
     log = MoodyLog()

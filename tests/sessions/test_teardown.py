@@ -227,6 +227,17 @@ def test_a_close_gives_back_what_was_held_for_the_user() -> None:
     assert world.session.playouts == {}
 
 
+@rule("M9", "P27")
+def test_a_command_that_waits_for_the_model_is_discarded_with_its_bytes() -> None:
+    session = World().session
+    commit = cmd.CommitInput(attachment=1)
+    core.evolve(session, ev.CommandHeld(command=commit), 0)
+    assert len(session.held) == 1
+    closing = ev.SessionClosing(control_id=None, reason="client_close", expired=False, deadline_us=1, requests=())
+    core.evolve(session, closing, 0)
+    assert session.held == []
+
+
 @rule("M14")
 def test_an_expiry_says_nothing_of_the_answer() -> None:
     world = forgetful()
