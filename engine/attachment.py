@@ -92,14 +92,15 @@ class Attachment:
 
     # -- in --------------------------------------------------------------------------------------------------
 
-    def send(self, command: ClientCommand | CloseSession, size: int = 0) -> None:
+    def send(self, command: ClientCommand | CloseSession, size: int = 0, recording: bytes = b"") -> None:
         """Give the session a command; it keeps the order of this connection, but cancel-like ones pass sound.
 
-        `size` is its bytes on the wire: what waits is bounded by them.
+        `size` is its bytes on the wire: what waits is bounded by them. `recording` is the sound of an update's
+        `ref_audio`.
         """
         if self.current:
             self.heard()
-            self._serving.ingress.send(self.generation, command, self._refuse, size)
+            self._serving.ingress.send(self.generation, command, self._refuse, size, recording)
 
     def append(self, request: AppendRequest) -> None:
         """Give the session sound. What cannot be taken is answered by an error event."""

@@ -26,7 +26,8 @@ from .window import SoundWindow
 def wanted(effect: AnyEffect) -> list[SampleRef]:
     """Return the samples that an effect needs.
 
-    For a turn: those of every audio part which nobody has transcribed, and of the pictures that came with it.
+    For a turn: those of every audio part which nobody has transcribed, of the pictures that came with it, and of
+    the recording whose voice it is spoken with.
     """
     match effect:
         case SubmitToStage(payload=payload):
@@ -37,7 +38,8 @@ def wanted(effect: AnyEffect) -> list[SampleRef]:
                 for part in item.content
                 if not isinstance(part, TextPart) and part.ref is not None and _needed(part)
             ]
-            return [*parts, *payload.frames]
+            voice = [] if payload.ref_audio is None else [payload.ref_audio]
+            return [*parts, *payload.frames, *voice]
         case FeedStage():
             return [*effect.refs, *effect.frames]
         case _:

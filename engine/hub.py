@@ -198,7 +198,9 @@ class Hub:
             live = await self._admit(command.session)
             async with self._patience():
                 outcome = await live.ask(
-                    command, abandoned=lambda outcome: self._abandon_open(live, opening.control_id, outcome)
+                    command,
+                    sound=opening.recording,
+                    abandoned=lambda outcome: self._abandon_open(live, opening.control_id, outcome),
                 )
             if outcome.error is not None:
                 live.runner.stop()  # nothing was opened (B11)

@@ -118,7 +118,14 @@ class Ingress:
         """Bytes of input that are somewhere between the socket and the answer (E13)."""
         return self._waiting_bytes + self._runner.inbox.queued_bytes + self._runner.session.input.reserved
 
-    def send(self, attachment: int, command: ClientCommand | CloseSession, refuse: Refuse, size: int = 0) -> None:
+    def send(
+        self,
+        attachment: int,
+        command: ClientCommand | CloseSession,
+        refuse: Refuse,
+        size: int = 0,
+        recording: bytes = b"",
+    ) -> None:
         """Take a command of the connection `attachment` that has `size` bytes on the wire."""
         passes = urgent(command)
         no_room = self._no_room(0, URGENT_INBOX) if passes else self._no_room(size)
@@ -127,9 +134,9 @@ class Ingress:
         elif passes:
             self._overtake(attachment, command, refuse)
         elif self._updating:
-            self._hold(lambda: self._command(attachment, command, refuse, size), size)
+            self._hold(lambda: self._command(attachment, command, refuse, size, recording), size)
         else:
-            self._command(attachment, command, refuse, size)
+            self._command(attachment, command, refuse, size, recording)
 
     def append(self, attachment: int, request: AppendRequest, refuse: Refuse) -> None:
         """Take sound. Over credit or undecodable it is refused at once, and nothing of it is kept."""
@@ -327,7 +334,9 @@ class Ingress:
         self._resampler = None
         self._stream = None
 
-    def _command(self, attachment: int, command: Passing, refuse: Refuse, size: int = 0) -> None:
+    def _command(
+        self, attachment: int, command: Passing, refuse: Refuse, size: int = 0, recording: bytes = b""
+    ) -> None:
         if isinstance(command, CommitInput):
             self._contain(partial(self._flush, attachment, refuse), attachment, command.event_id, None)
         elif isinstance(command, ClearInput):
@@ -336,7 +345,7 @@ class Ingress:
             self._forget_sound()
         elif isinstance(command, UpdateSession):
             self._updating = True
-        self._leave(command, b"", size)
+        self._leave(command, recording, size)
 
     def _hold(self, go_on: Callable[[], None], size: int = 0, *, droppable: bool = False) -> None:
         self._waiting_bytes += size

@@ -37,7 +37,7 @@ from .attachment import Attachment
 from .cursor import Cursor
 from .hub import Hub
 from .ingress import AppendRequest
-from .opening import Opening, Resumption
+from .opening import Opening, Resumption, with_recording
 from .published import Published
 
 
@@ -56,6 +56,7 @@ class InlineClient:
     """Opens a session when it is entered and closes it when it is left.
 
     `events` is what a socket client would read. `drop` and `resume` do what a lost and a new connection do.
+    `recording` is reference audio: pcm16 at 16 kHz, mono.
     """
 
     def __init__(
@@ -66,10 +67,15 @@ class InlineClient:
         patch: ConfigPatch | None = None,
         model: str | None = None,
         close_s: float = 5.0,
+        recording: bytes = b"",
     ) -> None:
         self._hub = hub
         self._opening = Opening(
-            dialect=dialect, control_id=token_hex(16), model=model, patch=patch or ConfigPatch()
+            dialect=dialect,
+            control_id=token_hex(16),
+            model=model,
+            patch=with_recording(patch or ConfigPatch(), recording),
+            recording=recording,
         )
         self._attachment: Attachment | None = None
         self._cursor: Cursor | None = None
@@ -162,9 +168,11 @@ class InlineClient:
         here = self.attachment
         here.send(TruncateItem(attachment=here.generation, item_id=item_id, audio_end_ms=audio_end_ms))
 
-    def update_session(self, patch: ConfigPatch) -> None:
-        """Change the configuration."""
-        self.attachment.send(UpdateSession(attachment=self.attachment.generation, patch=patch))
+    def update_session(self, patch: ConfigPatch, *, recording: bytes = b"") -> None:
+        """Change the configuration; `recording` is reference audio, as for the client itself."""
+        here = self.attachment
+        patch = with_recording(patch, recording)
+        here.send(UpdateSession(attachment=here.generation, patch=patch), recording=recording)
 
     def append_text(self, text: str) -> None:
         """Write into the turn that is being spoken; a commit ends it."""

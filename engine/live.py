@@ -103,6 +103,7 @@ class Live:
         self,
         command: AnyCommand,
         *,
+        sound: bytes = b"",
         prepare: Prepare | None = None,
         abandoned: Callable[[Outcome], None] | None = None,
         droppable: bool = False,
@@ -121,7 +122,7 @@ class Live:
                 abandoned(outcome)
 
         wanted = (lambda: not answer.cancelled()) if droppable else None
-        self.runner.post(command, reply=reply, prepare=prepare, wanted=wanted)
+        self.runner.post(command, sound, reply, prepare=prepare, wanted=wanted)
         try:
             return await answer
         except asyncio.CancelledError:

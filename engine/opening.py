@@ -1,9 +1,12 @@
 """What callers ask of the hub, and the commands that these become."""
 
+from zlib import crc32
+
 import msgspec
 from msgspec import Struct, UnsetType
 from msgspec.structs import replace
 
+from antiphon.events.audio import Recording, SampleRef
 from antiphon.events.commands import AnyCommand, OpenSession, ResumeSession
 from antiphon.events.config import ConfigPatch, Dialect
 from antiphon.events.events import SessionResumed
@@ -28,7 +31,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     """A new session, please. `by_update`: a client's `session.update` asks for it and is to be answered.
 
     The same `control_id` with the same content gives the same session (B19). `wants_resume` False: the session
-    shall end with its connection, whatever its dialect.
+    shall end with its connection, whatever its dialect. `recording` is the sound of the patch's `ref_audio`.
     """
 
     dialect: Dialect
@@ -38,11 +41,19 @@ class Opening(Struct, frozen=True, kw_only=True):
     by_update: bool = False
     event_id: str | None = None
     wants_resume: bool = True
+    recording: bytes = b""
 
     @property
     def body(self) -> bytes:
         """All but the control id, for telling a repetition from another request."""
-        return _encode(replace(self, control_id=""))
+        return _encode(replace(self, control_id="", recording=b""))
+
+
+def with_recording(patch: ConfigPatch, sound: bytes) -> ConfigPatch:
+    """Return the patch with reference audio in it: pcm16 at 16 kHz; no sound leaves it as it is."""
+    if not sound:
+        return patch
+    return replace(patch, ref_audio=Recording(SampleRef("ref", 0, len(sound)), crc32(sound)))
 
 
 class Resumption(Veiled, Struct, frozen=True, kw_only=True):

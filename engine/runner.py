@@ -22,7 +22,15 @@ from antiphon.events.commands import (
     Tick,
 )
 from antiphon.events.effects import AnyEffect
-from antiphon.events.events import AnyEvent, AudioDelta, AudioReceived, ItemCreated, ResponseEnded
+from antiphon.events.events import (
+    AnyEvent,
+    AudioDelta,
+    AudioReceived,
+    ConfigUpdated,
+    ItemCreated,
+    ResponseEnded,
+    SessionOpened,
+)
 from antiphon.events.items import pieces
 from antiphon.events.log import EventLog, LogError, Samples, SampleWrite, Snapshot, Transaction
 from antiphon.sessions import core
@@ -337,12 +345,22 @@ class Runner:
                         self._window.keep(part.ref, data)
                         writes.append(SampleWrite(part.ref, data))
                 continue
+            elif isinstance(event, SessionOpened | ConfigUpdated):
+                return self._keep(event, sound), shown
             else:
                 continue
             at += ref.size
             if data:
                 writes.append(SampleWrite(ref, data))
         return writes, shown
+
+    def _keep(self, event: SessionOpened | ConfigUpdated, recording: bytes) -> list[SampleWrite]:
+        """Keep the recording that came with a configuration, if that is what came."""
+        config = event.config if isinstance(event, ConfigUpdated) else event.view.config
+        if config.ref_audio is None or config.ref_audio.ref.size != len(recording):
+            return []
+        self._window.keep(config.ref_audio.ref, recording)
+        return [SampleWrite(config.ref_audio.ref, recording)]
 
     # -- durability ------------------------------------------------------------------------------------------
 

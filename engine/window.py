@@ -11,7 +11,8 @@ KEPT_PIECES = 16 * 1024 * 1024
 class SoundWindow:
     """A stretch of the `in` stream, the bytes from `start` to `end`, and the latest pieces of the other streams.
 
-    Everything older lies in the sample store. A piece is a picture or the sound of an item: it came as a whole.
+    Everything older lies in the sample store. A piece is a picture, the sound of an item
+    or a recording: it came as a whole.
     """
 
     __slots__ = ("_bytes", "_kept", "_order", "_pieces", "start")

@@ -55,6 +55,24 @@ class SampleRef(Struct, frozen=True, gc=False):
         return self.start + self.size
 
 
+RECORDING = AudioFormat("pcm16", 16_000)
+"""What reference audio is kept as."""
+
+
+class Recording(Struct, frozen=True, gc=False):
+    """Reference audio, whose voice a model shall have: where its samples lie, and their crc32.
+
+    The same recording sent again has the same size and crc32, and is no change.
+    """
+
+    ref: SampleRef
+    crc: int
+
+    def same(self, other: "Recording | None") -> bool:
+        """Return whether the sound is the same, wherever it lies."""
+        return other is not None and (self.ref.size, self.crc) == (other.ref.size, other.crc)
+
+
 class TextMark(Struct, frozen=True, gc=False):
     """Alignment of text and sound: `chars` characters have been spoken after `ms` milliseconds of the response."""
 

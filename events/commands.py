@@ -427,6 +427,12 @@ class StageSegmentFinished(StageReport, frozen=True, kw_only=True):
     costs: tuple[StageCost, ...] = ()
 
 
+class StageOwned(StageReport, frozen=True, kw_only=True):
+    """The model has taken in the function outputs up to this `generation` (J14)."""
+
+    generation: int
+
+
 class StageCalled(StageReport, frozen=True, kw_only=True):
     """A piece of a function call that the model asks for, after everything that it says in the same answer.
 
@@ -529,6 +535,7 @@ AnyCommand = (
     | StageTranscribed
     | StageProduced
     | StageSegmentFinished
+    | StageOwned
     | StageCalled
     | StageMeasured
     | StageGateOpened

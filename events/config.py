@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from .audio import AudioFormat, SampleRef
+from .audio import AudioFormat, Recording
 
 Dialect = Literal["ga", "beta", "duplex"]
 OverlapPolicy = Literal["listen_only", "barge_in_on_speech"]
@@ -79,7 +79,7 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     `auto_response`: the model answers on its own (duplex dialect). `max_output_tokens` None means no limit.
     `echo` holds fields that are only stored and shown again (key as on the wire -> JSON text), `unknown` those
     that nobody here knows (L13), `extras` the options of `extra_body` that only the model's plugin knows.
-    `ref_audio` is where the recording lies whose voice the model shall have. The last two are never shown.
+    `ref_audio` is the recording whose voice the model shall have. The last two are never shown.
     """
 
     model: str
@@ -105,7 +105,7 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     auto_response: bool = False
     echo: dict[str, JsonText] = {}
     extras: dict[str, JsonText] = {}
-    ref_audio: SampleRef | None = None
+    ref_audio: Recording | None = None
     unknown: dict[str, JsonText] = {}
 
     @property
@@ -154,7 +154,7 @@ class ConfigPatch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     echo: dict[str, JsonText] | UnsetType = UNSET
     unknown: dict[str, JsonText] | UnsetType = UNSET
     extras: dict[str, JsonText] | UnsetType = UNSET
-    ref_audio: SampleRef | UnsetType | None = UNSET
+    ref_audio: Recording | UnsetType | None = UNSET
 
 
 def merged(config: SessionConfig, patch: ConfigPatch) -> SessionConfig:

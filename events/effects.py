@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from .audio import AudioFormat, SampleRef
+from .batches import FunctionBatch
 from .config import JsonText, Sampling
 from .context import ContextTurn
 from .events import UnitKind
@@ -16,7 +17,8 @@ class TurnInput(Struct, frozen=True, kw_only=True):
     without a transcript is to be recognised by the pipeline (`StageTranscribed` for its item). `format` is what
     spoken output must be delivered in; `speaks` False asks for text only. `sampling` has one
     set for each stage of the model, `extras` the options that its stage half reads (persona, window, …).
-    `frames` are pictures that were taken while the user spoke.
+    `frames` are pictures that were taken while the user spoke, `ref_audio` the recording (pcm16 at 16 kHz) whose
+    voice the model shall have.
     `context` is what the model remembers of earlier turns beside the conversation, oldest first.
     `tools` and `tool_choice` are JSON, spelled as the wire shows them.
     """
@@ -34,6 +36,7 @@ class TurnInput(Struct, frozen=True, kw_only=True):
     seed: int = 0
     sampling: tuple[Sampling, ...] = ()
     extras: dict[str, JsonText] = {}
+    ref_audio: SampleRef | None = None
     frames: tuple[SampleRef, ...] = ()
     context: tuple[ContextTurn, ...] = ()
     tools: JsonText = "[]"
@@ -57,7 +60,9 @@ class FeedStage(Effect, frozen=True, kw_only=True):
 
     The sound is the bytes of `refs`, and `pad` bytes of silence. What the model says because of it is delivered
     in `format`. `turn`: the response that the unit is the last input of, with all that it should know; None while
-    the model decides by itself.
+    the model decides by itself. `batches` are the function outputs that it has not said to own, up to
+    `generation`: a request that begins has those before the first one (J12, J13). `tokens` is what to reserve for
+    the unit at most, 0 if that is the stage's to know (N10).
     """
 
     request: str
@@ -72,6 +77,9 @@ class FeedStage(Effect, frozen=True, kw_only=True):
     final: bool = False
     frames: tuple[SampleRef, ...] = ()
     model_turn: int = 0
+    batches: tuple[FunctionBatch, ...] = ()
+    generation: int = 0
+    tokens: int = 0
     format: AudioFormat
     turn: TurnInput | None = None
 

@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from .audio import AudioFormat, SampleRef, TextMark
+from .batches import FunctionBatch
 from .commands import (
     AppendAudio,
     ClearInput,
@@ -640,6 +641,18 @@ class OutputEnded(PublicEvent, frozen=True, kw_only=True):
     aside: bool = False
 
 
+class FunctionBatched(Event, frozen=True, kw_only=True):
+    """A function output waits for a resident model to take it in (J12)."""
+
+    batch: FunctionBatch
+
+
+class FunctionBatchesOwned(Event, frozen=True, kw_only=True):
+    """The model has taken in all function outputs up to `generation`: they are not shown to it again (J14)."""
+
+    generation: int
+
+
 class CallStarted(PublicEvent, frozen=True, kw_only=True):
     """The model begins to ask for a function call: an item of the response is open."""
 
@@ -809,6 +822,8 @@ AnyEvent = (
     | AudioDelta
     | TextDelta
     | OutputEnded
+    | FunctionBatched
+    | FunctionBatchesOwned
     | CallStarted
     | CallDelta
     | CallEnded

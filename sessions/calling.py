@@ -5,7 +5,8 @@ from antiphon.events import events as ev
 from antiphon.events import ids
 from antiphon.events.items import FunctionCall
 
-from .answering import answers, open_response
+from .answering import answers, live, open_response
+from .batches import retired
 from .draft import Draft
 from .ending import end_response, final_item
 from .state import Calling, Response, Session, next_item_number
@@ -34,6 +35,16 @@ def stage_called(draft: Draft, report: cmd.StageCalled) -> None:
         _end_call(draft, _served(draft, report.request))
     if report.ends and session.requests[report.request].response_id is None:
         end_response(draft, _served(draft, report.request), "completed")
+
+
+def stage_owned(draft: Draft, report: cmd.StageOwned) -> None:
+    """Note which function outputs the model has taken in; one that reports less, or again, decides to nothing."""
+    session = draft.session
+    if live(session, report.request) is None:
+        return
+    owned = min(report.generation, session.batches.generation)
+    if retired(session.batches, owned) is not session.batches:
+        draft.emit(ev.FunctionBatchesOwned(generation=owned))
 
 
 def _served(draft: Draft, request: str) -> Response:

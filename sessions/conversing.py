@@ -18,6 +18,7 @@ from antiphon.events.items import (
     pieces,
 )
 
+from . import batches
 from .answering import answer
 from .draft import Draft
 from .refusal import refuse
@@ -31,8 +32,14 @@ def create_item(draft: Draft, command: cmd.CreateItem) -> None:
     session = draft.session
     item = _placed(session, _checked(draft, command.item))
     previous = _place(session, command.previous_item_id)
+    most = draft.plugins[session.plugin].tool_batches if session.auto else 0
+    batched = isinstance(item, FunctionOutput) and most > 0
+    if batched:
+        batches.check(session.batches, most)
     draft.emit(ev.ItemCreated(number=draft.number, count=3, item=item, previous_item_id=previous))
-    if isinstance(item, FunctionOutput) and draft.session.turn.absorbs:
+    if isinstance(item, FunctionOutput) and batched:
+        draft.emit(ev.FunctionBatched(batch=batches.numbered(session.batches, item)))
+    elif isinstance(item, FunctionOutput) and draft.session.turn.absorbs:
         answer(draft)
 
 

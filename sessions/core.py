@@ -61,6 +61,7 @@ CONTROLS: Mapping[type[cmd.Command], Handler] = {
     cmd.StageMeasured: segments.stage_measured,
     cmd.StageGateOpened: draining.stage_gate_opened,
     cmd.StageContext: draining.stage_context,
+    cmd.StageOwned: calling.stage_owned,
     cmd.StageCalled: calling.stage_called,
     cmd.StageFinished: reporting.stage_finished,
     cmd.StageFailed: reporting.stage_failed,

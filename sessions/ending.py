@@ -11,6 +11,7 @@ from .phases import LEFT, LIVE
 from .playback import cursor, heard, history_of, playing, plays, prefix_of
 from .state import Playout, Response, Session
 
+MUTE = "runtime_data_plane_text_without_audio"
 _NOTHING_SPENT = Usage()
 
 
@@ -31,6 +32,10 @@ def end_response(
     if cut and playout is not None and not response.aside:
         cut_history(draft, playout)
         playout = draft.session.playouts[response.head.id]
+    if status == "completed" and _mute(draft, response, playout):
+        failure = ev.Failure(MUTE, "The model has written an answer and has not spoken it.")
+        draft.emit(ev.ErrorReported(number=draft.number, count=1, code=failure.code, message=failure.message))
+        status = "failed"
     session = draft.session
     committed = playout is not None and not response.aside and bool(_committed(session, playout))
     draft.emit(
@@ -57,6 +62,12 @@ def end_response(
             latency=_latency(response),
         )
     )
+
+
+def _mute(draft: Draft, response: Response, playout: Playout | None) -> bool:
+    """Return whether words should have been spoken, by a model that promises it, and were not (N25)."""
+    written = response.head.part == "audio" and bool(response.text)
+    return written and (playout is None or not playout.sent) and draft.plugins[draft.session.plugin].promises_audio
 
 
 def _terminal_count(response: Response) -> int:

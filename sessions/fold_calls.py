@@ -4,6 +4,7 @@ from antiphon.events import events as ev
 from antiphon.events.items import FunctionCall, FunctionOutput, Item
 
 from . import phases
+from .batches import added, retired
 from .fold_input import count_item
 from .folding import insert, opened
 from .phases import move
@@ -22,6 +23,14 @@ def output_ended(session: Session, event: ev.OutputEnded) -> None:
         playout.ended = True
         heard = history_of(playout, session.config.playback_policy)
         session.conversation.entries[event.item.id] = Entry(event.item, heard)
+
+
+def function_batched(session: Session, event: ev.FunctionBatched) -> None:
+    session.batches = added(session.batches, event.batch)
+
+
+def function_batches_owned(session: Session, event: ev.FunctionBatchesOwned) -> None:
+    session.batches = retired(session.batches, event.generation)
 
 
 def call_started(session: Session, event: ev.CallStarted) -> None:

@@ -3,6 +3,7 @@
 from antiphon.events import events as ev
 
 from . import phases, vad
+from .batches import retired
 from .fold_input import samples
 from .fold_talk import request_to
 from .phases import move
@@ -26,6 +27,7 @@ def session_opened(session: Session, event: ev.SessionOpened) -> None:
     session.id, session.dialect = event.session, view.dialect
     session.plugin, session.plugin_version = event.plugin, event.plugin_version
     session.config, session.capabilities, session.limits = view.config, view.capabilities, event.limits
+    _recorded(session)
     session.resumable = view.resumable
     _sow(session, "")
     session.opened_at = session.now
@@ -81,6 +83,7 @@ def config_updated(session: Session, event: ev.ConfigUpdated) -> None:
     before, session.config = session.config.seed, event.config
     session.config_generation = event.generation
     _sow(session, before)
+    _recorded(session)
 
 
 def turn_signalled(session: Session, event: ev.TurnSignalled) -> None:
@@ -93,6 +96,13 @@ def _sow(session: Session, before: str) -> None:
     if seed and seed != before:
         session.turn.unanswered += 1
         session.turn.seeded = True
+
+
+def _recorded(session: Session) -> None:
+    """Count the bytes of a recording that is now in force; one that was sent before lies where it was."""
+    recording = session.config.ref_audio
+    if recording is not None:
+        session.recorded = max(session.recorded, recording.ref.end)
 
 
 def engine_restarted(session: Session, event: ev.EngineRestarted) -> None:
@@ -123,6 +133,7 @@ def session_closing(session: Session, event: ev.SessionClosing) -> None:
 def session_closed(session: Session, event: ev.SessionClosed) -> None:
     session.phase = move(phases.SESSION, session.phase, event)
     session.playouts.clear()
+    session.batches = retired(session.batches, session.batches.generation)
 
 
 def command_sequenced(session: Session, event: ev.CommandSequenced) -> None:

@@ -2,6 +2,7 @@
 
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
+from antiphon.events.audio import SampleRef
 
 from .options import with_options
 from .plugins import REGISTRY, Registry
@@ -13,10 +14,7 @@ def react(session: Session, event: ev.AnyEvent, plugins: Registry = REGISTRY) ->
     """Return the effects of `event`; `session` is the state behind the whole transaction."""
     match event:
         case ev.AudioReceived(feed=str() as request, ref=ref):
-            count, sound = session.input.fed, session.config.output_format
-            return [
-                fx.FeedStage(request=request, operation=count, seq=count, turn_seq=count, refs=(ref,), format=sound)
-            ]
+            return [_fed(session, request, ref, plugins)]
         case ev.RequestSubmitted():
             return [_submit(session, event, plugins)]
         case (
@@ -33,6 +31,22 @@ def react(session: Session, event: ev.AnyEvent, plugins: Registry = REGISTRY) ->
             return [fx.ReleaseRequests(requests=(request,))]
         case _:
             return []
+
+
+def _fed(session: Session, request: str, ref: SampleRef, plugins: Registry) -> fx.FeedStage:
+    count = session.input.fed
+    samples = session.capabilities.input_format.samples(ref.size)
+    return fx.FeedStage(
+        request=request,
+        operation=count,
+        seq=count,
+        turn_seq=count,
+        refs=(ref,),
+        batches=session.batches.pending,
+        generation=session.batches.generation,
+        tokens=plugins[session.plugin].budget(session.config, samples=samples, frames=0, first=count == 1),
+        format=session.config.output_format,
+    )
 
 
 def _submit(session: Session, event: ev.RequestSubmitted, plugins: Registry) -> fx.SubmitToStage:
@@ -56,6 +70,7 @@ def _submit(session: Session, event: ev.RequestSubmitted, plugins: Registry) -> 
             seed=event.epoch * 1000 + event.turn,
             sampling=plugin.sampling(config),
             extras=config.extras,
+            ref_audio=config.ref_audio.ref if config.ref_audio is not None else None,
             context=session.context,
             tools=config.tools,
             tool_choice=config.tool_choice,

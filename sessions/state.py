@@ -19,6 +19,7 @@ from antiphon.events.events import Basis, HeldCommand, ResponseHead, TurnState, 
 from antiphon.events.items import FunctionCall, Item, ItemStatus, Message
 from antiphon.events.metrics import StageCost, Usage
 
+from .batches import Batches
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
 STATE_VERSION = 8
@@ -355,7 +356,7 @@ class Session(Struct):
 
     `config_generation` counts published configurations (A20). `started`: there was input, so what is create-only
     is fixed (WIRE 1.4). `locked`: a resident stage has accepted some, so the model remembers what it was prompted
-    with (L8); both outlive interruptions.
+    with (L8); both outlive interruptions. `recorded` is how many bytes the `ref` stream has.
     """
 
     id: str = ""
@@ -374,6 +375,7 @@ class Session(Struct):
     next_number: int = 1
     locked: bool = False
     started: bool = False
+    recorded: int = 0
     closing: Closing | None = None
     lease: Lease = field(default_factory=Lease)
     turn: Turn = field(default_factory=Turn)
@@ -397,6 +399,7 @@ class Session(Struct):
     usage: Usage = Usage()
     """What was spent for a response that has not opened yet (K25)."""
     counters: Counters = field(default_factory=Counters)
+    batches: Batches = Batches()
     held: list[Held] = field(default_factory=list[Held])
 
     @property

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
+from antiphon.events.audio import Recording, SampleRef
 from antiphon.events.config import ConfigPatch, Dialect, SessionConfig, merged, overlap_policy
 
 from .checking import check_config
@@ -23,9 +24,9 @@ def update_session(draft: Draft, command: cmd.UpdateSession) -> None:
     session = draft.session
     plugin = draft.plugins[session.plugin]
     config = patched(session.config, command.patch, session.dialect, _first_voice(session))
-    _check_fixed(session, command.patch, config)
     try:
-        config = plugin.settled(config)
+        config = plugin.settled(placed(session, config))
+        _check_fixed(session, command.patch, config)
         plugin.check_update(session.config, config, locked=session.locked, started=session.started)
     except _FAULTS as fault:
         refuse("runtime_signal_failed", f"The model could not take the update: {type(fault).__name__}.")
@@ -34,6 +35,15 @@ def update_session(draft: Draft, command: cmd.UpdateSession) -> None:
 
 _FAULTS = (ArithmeticError, LookupError, TypeError, ValueError)
 """What a model's own check may raise by a fault of its own (L6, last row)."""
+
+
+def placed(session: Session, config: SessionConfig) -> SessionConfig:
+    """Return the configuration with a place for the recording that came with it, if it is another one."""
+    new, known = config.ref_audio, session.config.ref_audio
+    if new is None or new is known:
+        return config
+    kept = known if new.same(known) else Recording(SampleRef("ref", session.recorded, new.ref.size), new.crc)
+    return replace(config, ref_audio=kept)
 
 
 def publish(draft: Draft, config: SessionConfig) -> None:

@@ -6,6 +6,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from antiphon.events.audio import AudioFormat, SampleRef
+from antiphon.events.batches import FunctionBatch
 from antiphon.events.commands import (
     StageAbortFailed,
     StageAccepted,
@@ -16,6 +17,7 @@ from antiphon.events.commands import (
     StageGateOpened,
     StageLost,
     StageMeasured,
+    StageOwned,
     StageProduced,
     StageRefused,
     StageReleased,
@@ -35,6 +37,7 @@ AnyReport = (
     | StageMeasured
     | StageGateOpened
     | StageContext
+    | StageOwned
     | StageFinished
     | StageFailed
     | StageReleased
@@ -65,6 +68,9 @@ class Append(Struct, frozen=True, kw_only=True, tag=True):
     refuses (`StageRefused`) a number that is not the next one. What is said because of the unit is delivered in
     `format`. `turn`: the unit is the last one of this response, which is announced and waits for its content.
 
+    `batches` and `generation` are for `events.batches.take`: function outputs, each to be taken in exactly once,
+    and owned (`StageOwned`) when that is done. `tokens` is what the unit needs at most, 0: the stage knows.
+
     Units come without waiting for each other. Each is answered, by `StageAccepted`, by an output that names its
     operation, or by `StageRefused`; an answer to one answers all before it. Behind a refused unit, those that
     were under way already are not taken either, and the next one has the refused one's number again.
@@ -83,6 +89,9 @@ class Append(Struct, frozen=True, kw_only=True, tag=True):
     final: bool = False
     frames: tuple[bytes, ...] = ()
     model_turn: int = 0
+    batches: tuple[FunctionBatch, ...] = ()
+    generation: int = 0
+    tokens: int = 0
     turn: TurnInput | None = None
 
 

@@ -51,6 +51,10 @@ class SessionOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     audio: dict[str, dict[str, object]] | None = None
     turn_detection: dict[str, object] | UnsetType | None = UNSET
     input_audio_transcription: dict[str, object] | None = None
+    ref_audio: str | None = None
+    initial_user_text: str | None = None
+    overlap_policy: str | None = None
+    playback_commit_policy: str | None = None
     tools: list[dict[str, object]] | None = None
     temperature: float | None = None
     max_output_tokens: int | None = None

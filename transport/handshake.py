@@ -20,7 +20,7 @@ from .codes import NORMAL, close_code
 from .wire_errors import WireError
 from .wire_in import decode
 from .wire_out import refusal
-from .wire_read import Reading, SessionResume, Undecided, Understood
+from .wire_read import Reading, Recorded, SessionResume, Undecided, Understood
 from .wire_server import ServerEvent
 
 CONFIG_TIMEOUT_US = 10_000_000
@@ -96,9 +96,11 @@ class Handshake:
             if _ends_opening(error):
                 raise self._gone(error.code, error.message, error.param, error.event_id) from None
             return await self._open()
-        if not isinstance(asked, SessionResume | UpdateSession):
+        if not isinstance(asked, SessionResume | UpdateSession | Recorded):
             return await self._open()
         next(self._early.take())
+        if isinstance(asked, Recorded):
+            return await self._open(asked.update, asked.sound)
         return await (self._resume(asked) if isinstance(asked, SessionResume) else self._open(asked))
 
     async def _first(self) -> bytes | None:
@@ -129,7 +131,7 @@ class Handshake:
             voice=can.voices[0] if can.voices else "default",
         )
 
-    async def _open(self, update: UpdateSession | None = None) -> Attachment:
+    async def _open(self, update: UpdateSession | None = None, recording: bytes = b"") -> Attachment:
         event_id = update.event_id if update else None
         opening = Opening(
             dialect=self._invitation.dialect,
@@ -138,6 +140,7 @@ class Handshake:
             patch=update.patch if update else ConfigPatch(),
             by_update=update is not None,
             event_id=event_id,
+            recording=recording,
         )
         try:
             return await self._hub.open(opening)

@@ -13,7 +13,7 @@ from .handshake import binary
 from .wire_errors import WireError
 from .wire_in import decode
 from .wire_out import Reader
-from .wire_read import EventAck, Reading, SessionResume, Undecided, Understood
+from .wire_read import EventAck, Reading, Recorded, SessionResume, Undecided, Understood
 
 _CLOSING = ("close", "timeout")
 """Signals that end the session."""
@@ -84,6 +84,8 @@ class Intake:
         elif isinstance(asked, SessionResume):
             message = "A session is attached to this connection already."
             self._refuse(WireError("unsupported_session_resume", message, event_id=asked.event_id))
+        elif isinstance(asked, Recorded):
+            self._attachment.send(asked.update, size, asked.sound)
         else:
             if isinstance(asked, CloseSession) or (isinstance(asked, SignalTurn) and asked.signal in _CLOSING):
                 self._reader.asked_to_close = True

@@ -44,6 +44,15 @@ def read_wav(path: Path, rate: int = 16_000) -> Pcm:
         raise WavError(f"there is no file {path}") from None
     except OSError as error:
         raise WavError(f"cannot read {path}: {error.strerror}") from error
+    return wav_samples(path, data, rate)
+
+
+def wav_samples(path: Path, data: bytes, rate: int = 16_000) -> Pcm:
+    """Return the sound of the bytes of a file, as `read_wav` does; `path` only names it.
+
+    Raises:
+        WavError: as `read_wav`.
+    """
     form, body = _chunks(path, data)
     return to_pcm16(_decode(form, body).reshape(-1, form.channels), form.rate, rate)
 

@@ -25,9 +25,9 @@ from .wire_formats import Spelled, SpelledRate, input_format
 from .wire_images import check_frames
 from .wire_items import Pieces, item_from, unbase64
 from .wire_json import check, check_numbers, diagnose, invalid_json
-from .wire_read import Decoded, EventAck, Reading, SessionResume, Undecided, Understood
+from .wire_read import Decoded, EventAck, Reading, Recorded, SessionResume, Undecided, Understood
 from .wire_response import options_from
-from .wire_session import patch_from
+from .wire_session import read_session
 from .wire_signal import ALIASED, SIGNALS, payload_of, unfolded
 
 LARGEST = 2**53
@@ -113,12 +113,14 @@ def _patched(
     event: given.SessionUpdate, session: Raw | bytes, reading: Reading, *, whole_event: bool = False
 ) -> Undecided:
     def build(config: SessionConfig) -> Understood:
-        return commands.UpdateSession(
+        patch, recording = read_session(session, config, reading.dialect, whole_event=whole_event)
+        update = commands.UpdateSession(
             attachment=reading.attachment,
             event_id=event.event_id,
             client_seq=event.client_seq,
-            patch=patch_from(session, config, reading.dialect, whole_event=whole_event),
+            patch=patch,
         )
+        return Recorded(update, recording) if recording else update
 
     return _undecided(event, memoryview(session).nbytes, build)
 

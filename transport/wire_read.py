@@ -7,7 +7,7 @@ from msgspec import Struct
 from antiphon.engine.ingress import AppendRequest
 from antiphon.engine.item_request import ItemRequest
 from antiphon.engine.tokens import Veiled
-from antiphon.events.commands import ClientCommand, CloseSession
+from antiphon.events.commands import ClientCommand, CloseSession, UpdateSession
 from antiphon.events.config import Dialect, SessionConfig
 
 from .wire_errors import WireError
@@ -29,7 +29,14 @@ class EventAck(Struct, frozen=True, kw_only=True):
     event_id: str | None = None
 
 
-Understood = ClientCommand | AppendRequest | ItemRequest | CloseSession | SessionResume | EventAck
+class Recorded(Struct, frozen=True):
+    """An update, and the samples of the recording that it names."""
+
+    update: UpdateSession
+    sound: bytes
+
+
+Understood = ClientCommand | AppendRequest | ItemRequest | CloseSession | SessionResume | EventAck | Recorded
 
 
 class Undecided(Struct, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from antiphon.events.config import (
 from .wire_client import ABSENT, ClientEvent, VoiceIn
 from .wire_errors import WireError, bad_value, translate, wrong_type
 from .wire_formats import FormatIn, Spelled, SpelledRate, input_format, output_format
+from .wire_recording import recorded
 from .wire_response import modalities
 from .wire_session_in import (
     AudioInputIn,
@@ -72,7 +73,19 @@ _decode_extra = msgspec.json.Decoder(_Extra).decode
 def patch_from(
     raw: Raw | bytes, config: SessionConfig, dialect: Dialect, *, whole_event: bool = False
 ) -> ConfigPatch:
-    """Return the patch that a session object stands for, against the configuration in force.
+    """Return the patch that a session object stands for, without the samples of a recording in it.
+
+    Raises:
+        WireError: as `read_session`.
+    """
+    return read_session(raw, config, dialect, whole_event=whole_event)[0]
+
+
+def read_session(
+    raw: Raw | bytes, config: SessionConfig, dialect: Dialect, *, whole_event: bool = False
+) -> tuple[ConfigPatch, bytes]:
+    """Return the patch that a session object stands for, against the configuration in force, and the samples of the
+    recording in it (none: empty).
 
     `whole_event` True: `raw` is an event whose own keys are the session's. Checks come in the contract's order:
     shape, formats, turn detection, then the rest; the first fault is raised. Whether a change is allowed, and
@@ -89,8 +102,9 @@ def patch_from(
     output_is = _output_format(given, audio_out, config, dialect)
     detection = _turn_detection(given, audio_in, config)
     _refuse_foreign(given, raw, whole_event=whole_event)
+    voice = recorded(given.ref_audio) if given.ref_audio is not None else None
     tools = _tools(given, extra)
-    return ConfigPatch(
+    patch = ConfigPatch(
         model=_or_unset(given.model),
         instructions="" if given.instructions is None else given.instructions,
         output_modalities=_modalities(given),
@@ -115,7 +129,9 @@ def patch_from(
         echo=_echo(given, audio_in, extra),
         unknown=_unknown(raw, config, whole_event=whole_event),
         extras=UNSET if given.extra_body is None else _extras(raw),
+        ref_audio=UNSET if voice is None else voice.recording,
     )
+    return patch, b"" if voice is None else voice.sound
 
 
 def _shape(raw: Raw | bytes) -> SessionIn:
@@ -128,17 +144,11 @@ def _shape(raw: Raw | bytes) -> SessionIn:
 
 
 def _refuse_foreign(given: SessionIn, raw: Raw | bytes, *, whole_event: bool) -> None:
-    """Refuse what no session of ours can be: another kind, a voice prompt, settings that the server owns."""
+    """Refuse what no session of ours can be: another kind, a recording by its path."""
     if given.type is not None and given.type != "realtime" and not whole_event:
         if given.type == "transcription":
             raise WireError("unsupported", "There are no transcription sessions.", "session.type")
         raise bad_value("The type of a session is 'realtime'.", "session.type")
-    if given.ref_audio is not None:
-        if "/" in given.ref_audio[:8] or "://" in given.ref_audio[:16]:
-            raise WireError(
-                "unsupported_ref_audio_path", "Reference audio is sent as data, not as a path.", "session.ref_audio"
-            )
-        raise WireError("unsupported", "This model takes no reference audio.", "session.ref_audio")
     if given.extra_body is not None and given.extra_body.ref_audio_path != ABSENT:
         raise WireError(
             "unsupported_ref_audio_path",

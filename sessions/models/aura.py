@@ -1,11 +1,12 @@
 """AURA: a model that watches, one request for each turn, and may begin the next turn while the last one speaks."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.events.audio import AudioFormat
+from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.config import Capabilities, Sampling, SessionConfig
 
 from ..refusal import refuse
@@ -58,6 +59,11 @@ class Aura(TurnModel, frozen=True, kw_only=True):
         elif config.ref_audio is not None or options.tts_x_vector_only:
             refuse(INVALID, "A voice of type CustomVoice takes no ref_audio.", f"{PARAM}.tts_task_type", "value")
 
+    def pictures(self, groups: Sequence[tuple[SampleRef, ...]]) -> tuple[SampleRef, ...]:
+        """Return the last two of the newest append that had any; a single one is doubled (N52)."""
+        newest = next((group for group in reversed(groups) if group), ())
+        return newest * 2 if len(newest) == 1 else newest[-2:]
+
     def opens_gate(self, *, stage: int, finished: bool) -> bool:
         """The next turn may begin when the text is complete (N55)."""
         return stage == VISION_LANGUAGE and finished
@@ -95,6 +101,7 @@ AURA = Aura(
         Sampling(seed=42),
     ),
     own_keys=frozenset({"model_context", "sentence_state"}),
+    promises_audio=True,
     max_tools=0,
     ref_audio="optional",
 )

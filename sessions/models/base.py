@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 import msgspec
 from msgspec import Struct
 
+from antiphon.events.audio import SampleRef
 from antiphon.events.config import Capabilities, JsonText, Sampling, SessionConfig
 from antiphon.events.items import Item
 
@@ -148,6 +149,11 @@ class SessionPlugin(Protocol):
         """Whether the text of the first stage is shown while it streams (N1, N12)."""
         ...
 
+    @property
+    def promises_audio(self) -> bool:
+        """Whether all that it writes of a spoken answer is also spoken: else the answer has failed (N25)."""
+        ...
+
     def deployed(self, max_sessions: int) -> Capabilities:
         """Return what the model can do where so many sessions are admitted (N3)."""
         ...
@@ -210,6 +216,14 @@ class SessionPlugin(Protocol):
         """Return the part of the heard conversation that the model is given (N9)."""
         ...
 
+    def pictures(self, groups: Sequence[tuple[SampleRef, ...]]) -> tuple[SampleRef, ...]:
+        """Return the pictures of a turn that the model is given; a group came with one append each."""
+        ...
+
+    def budget(self, config: SessionConfig, *, samples: int, frames: int, first: bool) -> int:
+        """Return the scheduler tokens that a unit needs at most (N10); 0: the stage knows by itself."""
+        ...
+
     def opens_gate(self, *, stage: int, finished: bool) -> bool:
         """Return whether an output of this stage lets the next turn begin (N16, H2)."""
         ...
@@ -238,6 +252,7 @@ class TurnModel(Struct, frozen=True, kw_only=True):
     warmup_units: int = 0
     max_sessions: int | None = None
     shows_first_text: bool = False
+    promises_audio: bool = False
 
     @property
     def private_keys(self) -> frozenset[str]:
@@ -343,6 +358,14 @@ class TurnModel(Struct, frozen=True, kw_only=True):
         """Return the whole conversation."""
         return tuple(items)
 
+    def pictures(self, groups: Sequence[tuple[SampleRef, ...]]) -> tuple[SampleRef, ...]:
+        """Return all of them, in the order in which they came."""
+        return tuple(ref for group in groups for ref in group)
+
+    def budget(self, config: SessionConfig, *, samples: int, frames: int, first: bool) -> int:
+        """Leave it to the stage."""
+        return 0
+
     def opens_gate(self, *, stage: int, finished: bool) -> bool:
         """One turn at a time."""
         return False
@@ -380,7 +403,7 @@ class _Named(Struct):
 
 def _create_only(config: SessionConfig) -> tuple[Baked, ...]:
     """Return what any session is told before its first input, or never (WIRE 4.7)."""
-    voice = "" if config.ref_audio is None else repr(config.ref_audio)
+    voice = "" if config.ref_audio is None else f"{config.ref_audio.ref.size}:{config.ref_audio.crc}"
     seeded = _canonical(config.echo.get("initial_user_text", "null"))
     return (
         Baked("reference audio", voice, "ref_audio_update_unsupported", "session.ref_audio", fixed=True),

@@ -4,10 +4,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-from antiphon.events.audio import AudioFormat
+from antiphon.events.audio import RECORDING, AudioFormat
 from antiphon.events.config import Capabilities, Sampling, SessionConfig
 
 from ..refusal import refuse
+from . import minicpm_budget
 from .base import Baked, TurnModel, locked_extra, locked_instructions, locked_tools
 from .extras import PARAM, filled, read
 
@@ -60,6 +61,13 @@ class MiniCPM(TurnModel, frozen=True, kw_only=True):
                 "session.ref_audio",
                 "missing",
             )
+
+    def budget(self, config: SessionConfig, *, samples: int, frames: int, first: bool) -> int:
+        """Return what is enough whatever the pictures hold: their headers are the stage's to read (N32, N33)."""
+        voice = config.ref_audio
+        reference = 0 if voice is None else RECORDING.samples(voice.ref.size)
+        context = minicpm_budget.context(None, reference) if first else None
+        return minicpm_budget.tokens(samples, first=context, frames=(None,) * frames)
 
     def baked(self, config: SessionConfig) -> tuple[Baked, ...]:
         """Return the prompt's values, and the window, which is part of the plan from the first unit on."""
@@ -117,6 +125,7 @@ MINICPM = MiniCPM(
     own_keys=frozenset({"duplex_window_plan", "tts_token_ids"}),
     continuation=16_000,
     priming_units=3,
+    promises_audio=True,
     max_tools=0,
     ref_audio="required",
     max_sessions=1,

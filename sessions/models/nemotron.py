@@ -92,6 +92,7 @@ NEMOTRON = Nemotron(
     defaults=(Sampling(temperature=0.0, max_tokens=1), Sampling(), Sampling()),
     own_keys=frozenset({"function_batches", "function_generation", "token_ids"}),
     continuation=FRAME,
+    promises_audio=True,
     max_tools=5,
     tool_batches=8,
     warmup_units=2,

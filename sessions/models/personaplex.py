@@ -83,6 +83,7 @@ PERSONAPLEX = PersonaPlex(
     defaults=(Sampling(), Sampling()),
     own_keys=frozenset({"voice_path", "voice_prompt_path", "codec_state"}),
     continuation=FRAME,
+    promises_audio=True,
     max_tools=0,
     max_sessions=2,
 )

@@ -50,6 +50,7 @@ QWEN3_OMNI = Qwen3Omni(
         Sampling(temperature=0.0),
     ),
     own_keys=frozenset({"conversation_window", "multi_modal_data"}),
+    promises_audio=True,
     max_tools=0,
     ref_audio="refused",
     shows_first_text=True,

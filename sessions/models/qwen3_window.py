@@ -10,12 +10,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.events.audio import SampleRef
-from antiphon.events.items import AudioPart, Item, Message, Part, TextPart, is_user
+from antiphon.events.items import AudioPart, ImagePart, Item, Message, Part, TextPart, is_user
 
 MESSAGES = 16
 CLIPS = 4
 CLIP_BYTES = 8 * 1024 * 1024
 """As base64."""
+IMAGES = 8
+"""Their thumbnails are the stage's to make."""
 
 
 class Turn(Struct, frozen=True):
@@ -46,7 +48,7 @@ def window(items: Sequence[Item]) -> tuple[Item, ...]:
     inside = items[_start(items) :]
     first = next((index for index, item in enumerate(inside) if is_user(item)), len(inside))
     ahead = [item for item in inside[:first] if isinstance(item, Message) and item.role == "system"]
-    turns = _within(list(_turns(inside[first:])))
+    turns = _seen(_within(list(_turns(inside[first:]))))
     return (*ahead, *(item for turn in turns for item in (_merged(turn.asked), *turn.rest)))
 
 
@@ -111,15 +113,31 @@ def _trimmed(turn: Turn) -> Turn:
     while most > 1 and _over(most, _base64(clips[-most:])):
         most -= 1
     dropped = {part.ref for part in clips[: len(clips) - most]}
-    asked = tuple(
-        replace(message, content=tuple(part for part in message.content if not _is_clip(part, dropped)))
+    return Turn(_without(turn.asked, dropped), turn.rest, turn.answered)
+
+
+def _seen(turns: list[Turn]) -> list[Turn]:
+    """Return the turns without the oldest pictures; a picture goes together with its place among the parts."""
+    pictures = [
+        part.ref
+        for turn in turns
         for message in turn.asked
+        for part in message.content
+        if isinstance(part, ImagePart)
+    ]
+    dropped = set(pictures[:-IMAGES])
+    return [replace(turn, asked=_without(turn.asked, dropped)) for turn in turns] if dropped else turns
+
+
+def _without(asked: tuple[Message, ...], dropped: set[SampleRef | None]) -> tuple[Message, ...]:
+    return tuple(
+        replace(message, content=tuple(part for part in message.content if not _is_among(part, dropped)))
+        for message in asked
     )
-    return Turn(asked, turn.rest, turn.answered)
 
 
-def _is_clip(part: Part, refs: set[SampleRef | None]) -> bool:
-    return isinstance(part, AudioPart) and part.ref is not None and part.ref in refs
+def _is_among(part: Part, refs: set[SampleRef | None]) -> bool:
+    return not isinstance(part, TextPart) and part.ref is not None and part.ref in refs
 
 
 def _base64(clips: list[AudioPart]) -> int:

@@ -43,6 +43,7 @@ def test_a_session_that_does_not_exist_decides_nothing(kind: type[cmd.Command]) 
         cmd.StageAccepted(request="r"),
         cmd.StageTranscribed(request="r", item_id="i", text="t"),
         cmd.StageProduced(request="r", text="t"),
+        cmd.StageOwned(request="r", generation=1),
         cmd.StageCalled(request="r", name="look"),
         cmd.StageFinished(request="r"),
         cmd.StageFailed(request="r", code="c", message="m"),

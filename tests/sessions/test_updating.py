@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
-from antiphon.events.audio import AudioFormat, SampleRef
+from antiphon.events.audio import AudioFormat, Recording, SampleRef
 from antiphon.events.config import ConfigPatch, Dialect, SessionConfig, Transcription, TurnDetection
 from antiphon.sessions import core
 from antiphon.sessions.models.base import TurnModel
@@ -242,7 +242,7 @@ def test_l6_every_refusal_names_the_event_and_changes_nothing(
 @rule("L6", "L1")
 def test_l6_reference_audio_is_fixed_with_the_first_input() -> None:
     world = silent()
-    first, second = SampleRef("ref", 0, 32_000), SampleRef("ref", 32_000, 32_000)
+    first, second = (Recording(SampleRef("ref", 0, 32_000), crc) for crc in (1, 2))
     assert kinds(update(world, ConfigPatch(ref_audio=first, output_modalities=("audio",)))) == ["ConfigUpdated"]
     assert kinds(update(world, ConfigPatch(ref_audio=second))) == ["ConfigUpdated"]
     world.append()

@@ -7,7 +7,7 @@ import msgspec
 from antiphon.events import commands as cmd
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
-from antiphon.events.audio import AudioFormat, SampleRef, TextMark
+from antiphon.events.audio import AudioFormat, Recording, TextMark
 from antiphon.events.config import (
     Capabilities,
     Dialect,
@@ -25,6 +25,7 @@ from antiphon.sessions.phases import LEFT, LIVE
 from antiphon.sessions.plugins import ECHO, REGISTRY, Registry
 from antiphon.sessions.view import prompt
 
+from tests.sessions import watch_models
 from tests.sessions.watch import Watch, look
 
 E = TypeVar("E", bound=ev.Event)
@@ -84,7 +85,7 @@ class World:
         native: bool = False,
         plugins: Registry = REGISTRY,
         extras: dict[str, str] | None = None,
-        ref_audio: SampleRef | None = None,
+        ref_audio: Recording | None = None,
     ) -> None:
         model = plugins[plugin]
         duplex = dialect == "duplex"
@@ -128,7 +129,7 @@ class World:
 
     def do(self, command: cmd.AnyCommand) -> list[ev.AnyEvent]:
         """Decide, check that nothing was touched, record, fold and check the rules; return the events."""
-        before = look(self.session)
+        before, memory = look(self.session), watch_models.known(self.session)
         events = core.decide(self.session, command, self.now, self.plugins)
         assert core.dump(self.session) == before.data, "decide changed the session"
         assert core.decide(core.load(before.data), command, self.now, self.plugins) == events, "P2"
@@ -138,6 +139,7 @@ class World:
             for event in events:
                 core.evolve(self.session, event, self.now)
             self.watch.step(before, self.session, self.log[-1])
+            watch_models.step(memory, self.session, self.plugins[self.session.plugin])
         return events
 
     def refused(self, command: cmd.AnyCommand) -> core.Refusal:

@@ -6,12 +6,16 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from antiphon.events.audio import SampleRef
+from antiphon.events import commands as cmd
+from antiphon.events import events as ev
+from antiphon.events.audio import Recording, SampleRef
 from antiphon.events.config import SessionConfig
 from antiphon.sessions.models.base import SessionPlugin
 from antiphon.sessions.refusal import Refusal
 
-VOICE = SampleRef("ref", 0, 2 * 16_000)
+from tests.sessions.world import World
+
+VOICE = Recording(SampleRef("ref", 0, 2 * 16_000), 7)
 """A second of reference audio."""
 
 Refused = tuple[str, str | None]
@@ -51,3 +55,12 @@ def opening(plugin: SessionPlugin, given: SessionConfig) -> SessionConfig:
     assert plugin.settled(settled) == settled, "settling twice is settling once"
     plugin.check(settled)
     return settled
+
+
+def hear(here: World, *, speech: bool = True) -> list[ev.AnyEvent]:
+    """Send a whole unit of sound; for a model of turns, 96 ms."""
+    plugin = here.plugins[here.session.plugin]
+    samples = plugin.unit or 1_536
+    here.wait(samples * 1000 // plugin.capabilities.input_format.rate)
+    size = plugin.capabilities.input_format.width * samples
+    return here.do(cmd.AppendAudio(attachment=here.attachment, size=size, wire_bytes=size, speech=speech))

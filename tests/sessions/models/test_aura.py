@@ -80,6 +80,17 @@ def test_sound_alone_is_no_input() -> None:
     assert "audio" in AURA.capabilities.optional_input_modalities
 
 
+FRAMES = [SampleRef("img", at, 10) for at in range(0, 50, 10)]
+
+
+@rule("N52")
+def test_the_last_two_pictures_of_the_newest_append_that_had_any() -> None:
+    one, two, three, four, five = FRAMES
+    assert AURA.pictures([(one, two), (three, four, five), ()]) == (four, five)
+    assert AURA.pictures([(one, two), (three,)]) == (three, three)
+    assert AURA.pictures([]) == AURA.pictures([()]) == ()
+
+
 # -- memory --------------------------------------------------------------------------------------------------
 
 

@@ -1,8 +1,11 @@
 """The matrix of what the models can do, and that every one keeps what all promise."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
+from antiphon.events.audio import SampleRef
 from antiphon.events.config import Sampling, SessionConfig
 from antiphon.sessions.plugins import REGISTRY
 
@@ -36,6 +39,40 @@ MATRIX: dict[str, tuple[object, ...]] = {
     "recording": ("required", "refused", "unsupported", "optional", "unsupported"),
     "sessions": (1, None, 1, None, 2),
 }
+
+
+PAGE = {
+    "native": "decides about turns",
+    "resident": "one request for the whole session",
+    "concurrent": "next turn while the last one speaks",
+    "stages": "stages",
+    "period_ms": "unit (ms)",
+    "unit": "samples of a unit",
+    "input_rate": "input (Hz)",
+    "output_rate": "output (Hz)",
+    "required": "input needs",
+    "optional": "input may have",
+    "barge_in": "speech interrupts",
+    "resume": "resume",
+    "client_commit": "client commits",
+    "turn_signal": "turn signals",
+    "truncate": "truncation",
+    "text_turn": "turns of text",
+    "images": "images as items",
+    "tools": "tools",
+    "recording": "reference audio",
+    "sessions": "sessions of one engine",
+}
+"""The rows of the page, by the names of the matrix."""
+
+
+def cell(value: object) -> str:
+    """Return a value as the page spells it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "–"
+    return "–" if value is None else str(value)
 
 
 def column(name: str) -> dict[str, object]:
@@ -72,6 +109,18 @@ def column(name: str) -> dict[str, object]:
 @rule("N3")
 def test_the_matrix(index: int, name: str) -> None:
     assert column(name) == {row: values[index] for row, values in MATRIX.items()}
+
+
+def test_the_page_shows_the_matrix(root: Path) -> None:
+    page = (root / "docs" / "models.md").read_text(encoding="utf-8")
+    shown = page.split("test_matrix.py -->")[1].split("<!-- end")[0].split("\n")
+    rows = [[part.strip() for part in line.strip("| ").split("|")] for line in shown if line.startswith("| ")]
+    assert rows[0] == list(MODELS)
+    expected = [[words, *map(cell, MATRIX[row])] for row, words in PAGE.items()]
+    for row in expected:
+        if row[0] == "samples of a unit":
+            row[1:] = ["–" if value == "0" else value for value in row[1:]]
+    assert rows[2:] == expected
 
 
 @pytest.mark.parametrize("name", REGISTRY)
@@ -133,3 +182,12 @@ def test_without_concurrent_turns_no_gate_opens(name: str) -> None:
     plugin = REGISTRY[name]
     stages = range(len(plugin.stages))
     assert not any(plugin.opens_gate(stage=stage, finished=done) for stage in stages for done in (False, True))
+
+
+@pytest.mark.parametrize("name", [name for name in REGISTRY if name not in ("aura", "minicpm-o-4.5")])
+@rule("N10", "E22")
+def test_without_rules_of_its_own_a_model_takes_every_picture_and_its_stage_reserves(name: str) -> None:
+    one, two = SampleRef("img", 0, 1), SampleRef("img", 1, 1)
+    plugin = REGISTRY[name]
+    assert plugin.pictures([(one,), (), (two,)]) == (one, two)
+    assert plugin.budget(SessionConfig(model="m"), samples=1, frames=2, first=True) == 0

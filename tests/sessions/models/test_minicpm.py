@@ -2,12 +2,16 @@
 
 import pytest
 
-from antiphon.events.audio import SampleRef
-from antiphon.events.config import SessionConfig
+from antiphon.events import commands as cmd
+from antiphon.events import effects as fx
+from antiphon.events.audio import Recording, SampleRef
+from antiphon.events.config import ConfigPatch, SessionConfig
+from antiphon.events.items import text_of
 from antiphon.sessions.plugins import MINICPM
 
 from tests.rules import rule
-from tests.sessions.models.configs import VOICE, Refused, changed, config, opening, options, refused
+from tests.sessions.models.configs import VOICE, Refused, changed, config, hear, opening, options, refused
+from tests.sessions.world import World
 
 
 def spoken(**extras: object) -> SessionConfig:
@@ -71,7 +75,10 @@ def test_wrong_options_are_refused_by_name(extras: dict[str, object], expected: 
 
 
 FIXED: list[tuple[dict[str, object], Refused]] = [
-    ({"ref_audio": SampleRef("ref", 32_000, 32_000)}, ("ref_audio_update_unsupported", "session.ref_audio")),
+    (
+        {"ref_audio": Recording(SampleRef("ref", 32_000, 32_000), 8)},
+        ("ref_audio_update_unsupported", "session.ref_audio"),
+    ),
     ({"echo": {"initial_user_text": '"Hi"'}}, ("bad_event", "session.initial_user_text")),
     (
         {"extras": {"sliding_window_mode": '"basic"'}},
@@ -124,3 +131,27 @@ def test_a_bound_on_the_answer_is_none_on_a_unit() -> None:
 def test_continuations_and_units() -> None:
     assert (MINICPM.continuations(auto=False), MINICPM.continuations(auto=True)) == (8, 64)
     assert (MINICPM.continuation_samples, MINICPM.unit, MINICPM.priming_units) == (16_000, 16_000, 3)
+
+
+@rule("N32", "N33", "N10")
+def test_the_budget_of_a_unit_covers_its_recording_and_its_pictures() -> None:
+    assert MINICPM.budget(spoken(), samples=16_000, frames=0, first=True) == 48 + 10 + 8 + 11
+    assert MINICPM.budget(config(), samples=16_000, frames=0, first=True) == 48 + 11
+    assert MINICPM.budget(spoken(), samples=16_000, frames=1, first=False) == 13 + 66
+    assert MINICPM.budget(spoken(), samples=16_000, frames=2, first=False) == 13 + 4 * 66
+
+
+@rule("N37", "G7", "N36")
+def test_a_seeded_text_survives_forced_listens_and_is_used_up_by_the_first_words() -> None:
+    here = World(plugin="minicpm-o-4.5", auto=True, ref_audio=VOICE, extras={"force_listen_count": "2"})
+    patch = ConfigPatch(echo={"initial_user_text": '"Sing."'})
+    here.do(cmd.UpdateSession(attachment=here.attachment, patch=patch))
+    (told,) = [effect for effect in here.effects(hear(here)) if isinstance(effect, fx.SubmitToStage)]
+    assert [text_of(item) for item in told.payload.items] == ["Sing."]
+    assert told.payload.extras["force_listen_count"] == "2"
+    for _ in range(2):
+        here.do(cmd.StageSegmentFinished(request=here.resident, decision="listen"))
+        assert here.session.turn.seeded
+        hear(here)
+    here.produce("La", 80, here.resident)
+    assert not here.session.turn.seeded

@@ -5,7 +5,9 @@ import json
 import pytest
 
 from antiphon.events import commands as cmd
+from antiphon.events import effects as fx
 from antiphon.events import events as ev
+from antiphon.events.batches import take
 from antiphon.sessions.plugins import NEMOTRON
 
 from tests.rules import rule
@@ -125,3 +127,116 @@ def test_the_lock_is_set_by_acceptance_and_survives_an_interruption() -> None:
     here.cancel()
     assert here.session.epoch == 1
     assert error(instruct("after")) == "instructions_update_unsupported"
+
+
+@rule("N47", "G17")
+def test_padding_is_a_beat_that_is_told_once_and_an_answer_ends_when_the_stage_says_so() -> None:
+    here = nemotron()
+    told: list[str] = []
+    for _ in range(10):
+        append(here, 1_280)
+        told += kinds(here.do(cmd.StageSegmentFinished(request=here.resident, decision="listen")))
+    assert told == ["ListenDecided"]
+    here.produce("Hello.", 80, here.resident)
+    for _ in range(5):  # the text is complete, and frames of its sound still come
+        append(here, 1_280)
+        assert "ResponseEnded" not in kinds(here.produce("", 80, here.resident))
+    events = here.do(cmd.StageSegmentFinished(request=here.resident, decision="end_of_turn"))
+    assert only(events, ev.ResponseEnded).status == "completed"
+    playout = here.session.playouts[only(events, ev.ResponseEnded).head.id]
+    assert playout.sent_ms == 480
+
+
+# -- functions -----------------------------------------------------------------------------------------------
+
+
+def calling() -> World:
+    """A session in which the model speaks and has asked for nine calls."""
+    here = nemotron()
+    feed(here)
+    here.produce("Let me see.", 80, here.resident)
+    for index in range(9):
+        here.call(call_id=f"c{index}", index=index, request=here.resident, ends=index == 8)
+    return here
+
+
+def feed(here: World) -> fx.FeedStage:
+    """Give the model a frame; return what its stage is told."""
+    (told,) = [effect for effect in here.effects(append(here, 1_280)) if isinstance(effect, fx.FeedStage)]
+    return told
+
+
+def shown(told: fx.FeedStage) -> tuple[list[int], int]:
+    """What a unit shows of function outputs."""
+    return [batch.generation for batch in told.batches], told.generation
+
+
+def own(here: World, generation: int, request: str | None = None) -> list[ev.AnyEvent]:
+    return here.do(cmd.StageOwned(request=request or here.resident, generation=generation))
+
+
+@rule("N7", "J12", "N49")
+def test_outputs_are_numbered_and_shown_with_every_frame_until_they_are_owned() -> None:
+    here = calling()
+    assert shown(feed(here)) == ([], 0)
+    assert kinds(here.give_output("c0", "sunny")) == ["ItemCreated", "FunctionBatched"]
+    here.give_output("c1")
+    told = feed(here)
+    assert shown(told) == ([1, 2], 2)
+    assert (told.batches[0].call_id, told.batches[0].output) == ("c0", "sunny")
+    assert shown(feed(here)) == ([1, 2], 2)
+
+
+@rule("N8", "J14")
+def test_what_the_model_owns_is_retired_in_order_and_told_to_nobody() -> None:
+    here = calling()
+    for index in range(3):
+        here.give_output(f"c{index}")
+    events = own(here, 2)
+    assert kinds(events) == ["FunctionBatchesOwned"]
+    assert not [event for event in events if isinstance(event, ev.PublicEvent)]
+    assert shown(feed(here)) == ([3], 3)
+    assert own(here, 2) == own(here, 1) == [], "a report again, or of less"
+    assert own(here, 99) != []
+    assert shown(feed(here)) == ([], 3)
+    here.give_output("c3")
+    assert shown(feed(here)) == ([4], 4), "numbers are not given again"
+
+
+@rule("J12", "N49", "P32")
+def test_the_ninth_output_waits_for_the_model() -> None:
+    here = calling()
+    for index in range(8):
+        here.give_output(f"c{index}")
+    assert error(here.give_output("c8")) == "function_response_backlog"
+    own(here, 1)
+    assert kinds(here.give_output("c8")) == ["ItemCreated", "FunctionBatched"]
+
+
+@rule("N7", "J10")
+def test_an_output_of_no_call_is_refused_before_it_is_numbered() -> None:
+    here = calling()
+    assert error(here.give_output("nobody")) == "invalid_function_call_output"
+    assert shown(feed(here)) == ([], 0)
+
+
+@rule("J14", "J13")
+def test_an_interruption_loses_no_output_and_a_dead_request_owns_none() -> None:
+    here = calling()
+    here.produce("So", 80, here.resident)
+    before = here.resident
+    here.give_output("c0")
+    here.cancel()
+    assert own(here, 1, before) == []
+    told = feed(here)
+    assert told.request != before
+    assert shown(told) == ([1], 1)
+    assert take(told.generation - len(told.batches), told.batches, told.generation) == told.batches
+
+
+@rule("J12")
+def test_for_a_model_without_batches_an_output_is_an_item() -> None:
+    here = World(plugin="echo", auto=True)
+    here.append(3)
+    here.call(call_id="c0", request=here.resident, ends=True)
+    assert "FunctionBatched" not in kinds(here.give_output("c0"))

@@ -9,7 +9,7 @@ from antiphon.sessions.models.personaplex import DEFAULT_PERSONA, first_frames
 from antiphon.sessions.plugins import PERSONAPLEX
 
 from tests.rules import rule
-from tests.sessions.models.configs import Refused, changed, config, opening, refused
+from tests.sessions.models.configs import Refused, changed, config, hear, opening, refused
 from tests.sessions.world import World, error, kinds
 
 
@@ -71,7 +71,7 @@ def personaplex() -> World:
 def test_its_turns_are_nobodys_business() -> None:
     here = personaplex()
     assert here.session.auto, "there is no other mode"
-    here.append(3)
+    hear(here)
     assert error(here.commit()) == "unsupported"
     assert error(here.barge_in()) == "barge_in_unsupported"
     assert not here.session.resumable
@@ -80,9 +80,9 @@ def test_its_turns_are_nobodys_business() -> None:
 @rule("N63", "N64")
 def test_an_answer_without_an_end_ends_with_its_session() -> None:
     here = personaplex()
-    here.append(3)
+    hear(here)
     for _ in range(40):
-        here.append(3)
+        hear(here)
         here.produce("word ", 80, here.resident)
     assert here.session.response is not None
     events = here.close()
@@ -96,11 +96,11 @@ def test_an_interruption_makes_another_request_whose_numbers_begin_anew() -> Non
     here = personaplex()
     fed: list[fx.AnyEffect] = []
     for _ in range(3):
-        fed += here.effects(here.append(3))
+        fed += here.effects(hear(here))
     before = here.resident
     here.produce("word", 80, before)
     here.cancel()
-    fed += here.effects(here.append(3))
+    fed += here.effects(hear(here))
     assert here.resident != before
     assert [(feed.request, feed.seq) for feed in fed if isinstance(feed, fx.FeedStage)] == [
         (before, 1),

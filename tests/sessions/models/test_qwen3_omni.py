@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.events.audio import SampleRef
-from antiphon.events.items import AudioPart, FunctionCall, Item, Message, Part, TextPart, is_user
+from antiphon.events.items import AudioPart, FunctionCall, ImagePart, Item, Message, Part, TextPart, is_user
 from antiphon.sessions.models.qwen3_window import CLIP_BYTES, CLIPS, MESSAGES, window
 from antiphon.sessions.plugins import QWEN3_OMNI
 
@@ -176,6 +176,34 @@ def test_consecutive_messages_of_the_user_become_one_with_media_first() -> None:
     assert isinstance(shown, Message)
     assert shown.id == "q1"
     assert [type(part).__name__ for part in shown.content] == ["AudioPart", "AudioPart", "TextPart", "TextPart"]
+
+
+def picture(start: int) -> ImagePart:
+    return ImagePart(mime="image/png", size=5, ref=SampleRef("item", start, 5))
+
+
+@rule("N42")
+def test_eight_pictures_and_the_oldest_go_with_their_place() -> None:
+    items: list[Item] = []
+    for number in range(5):
+        parts = (TextPart(f"before {number}"), picture(2 * number), picture(2 * number + 1), TextPart("after"))
+        items += [said(f"q{number}", *parts), answered(f"a{number}")]
+    shown = window(items)
+    assert len(shown) == len(items), "a turn outlives its pictures"
+    first, second = shown[0], shown[2]
+    assert isinstance(first, Message)
+    assert isinstance(second, Message)
+    assert [type(part).__name__ for part in first.content] == ["TextPart", "TextPart"]
+    assert [type(part).__name__ for part in second.content] == ["ImagePart", "ImagePart", "TextPart", "TextPart"]
+    one_more = [*items, said("now", picture(99))]
+    starts = [
+        part.ref.start
+        for item in window(one_more)
+        if isinstance(item, Message)
+        for part in item.content
+        if isinstance(part, ImagePart) and part.ref is not None
+    ]
+    assert starts == [3, 4, 5, 6, 7, 8, 9, 99]
 
 
 @rule("N42", "I5")
