@@ -8,7 +8,7 @@ from .draft import Draft
 from .fold_talk import shortened
 from .measuring import added, shows_costs, spent
 from .phases import LEFT, LIVE
-from .playback import cursor, heard, history_of, playing, plays, prefix_of
+from .playback import cursor, finished, heard, history_of, kept_of, playing, plays, prefix_of
 from .state import Playout, Response, Session
 
 MUTE = "runtime_data_plane_text_without_audio"
@@ -37,7 +37,8 @@ def end_response(
         draft.emit(ev.ErrorReported(number=draft.number, count=1, code=failure.code, message=failure.message))
         status = "failed"
     session = draft.session
-    committed = playout is not None and not response.aside and bool(_committed(session, playout))
+    after = None if playout is None or response.aside else finished(playout, status)
+    history = "" if after is None else history_of(after, session.config.playback_policy)
     draft.emit(
         ev.ResponseEnded(
             number=draft.number,
@@ -56,7 +57,7 @@ def end_response(
             failure=failure,
             usage=spent(response.usage, usage),
             costs=added(response.costs, costs),
-            committed=committed,
+            committed=bool(history),
             playback=cursor(playout),
             shows_costs=shows_costs(session),
             latency=_latency(response),
@@ -80,19 +81,13 @@ def _terminal_count(response: Response) -> int:
     return (7 if response.head.part == "audio" else 6) - response.aside
 
 
-def _committed(session: Session, playout: Playout) -> str:
-    """Return what will be history once the response has ended."""
-    if playout.cap_ms is None and session.config.playback_policy == "commit_all_on_done":
-        return playout.text
-    return history_of(playout, session.config.playback_policy)
-
-
 def final_item(response: Response, playout: Playout | None, status: ev.ResponseStatus) -> Message | None:
     """Return the message of a response that ends with `status`, cut where it was cut; None: it said nothing."""
     if playout is None:
         return None
     head = response.head
     status = "completed" if response.said is not None else status
+    playout = finished(playout, status)
     part = (
         AudioPart(response.text, None, head.output_format.rate, playout.sent_ms)
         if head.part == "audio"
@@ -104,9 +99,7 @@ def final_item(response: Response, playout: Playout | None, status: ev.ResponseS
         status="completed" if status == "completed" else "incomplete",
         content=(part,),
     )
-    if playout.cap_ms is None or not playout.sent:
-        return item
-    return shortened(item, prefix_of(playout, playout.cap_ms), playout.cap_ms)
+    return item if playout.cap_ms is None else shortened(item, kept_of(playout, playout.cap_ms), playout.cap_ms)
 
 
 def _latency(response: Response) -> Latency:

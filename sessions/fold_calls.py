@@ -6,9 +6,9 @@ from antiphon.events.items import FunctionCall, FunctionOutput, Item
 from . import phases
 from .batches import added, retired
 from .fold_input import count_item
-from .folding import insert, opened
+from .folding import insert, opened, stand_behind
 from .phases import move
-from .playback import history_of
+from .playback import finished, history_of
 from .state import Calling, Entry, Session
 
 
@@ -19,8 +19,7 @@ def output_ended(session: Session, event: ev.OutputEnded) -> None:
     if response.aside:
         session.asides[event.response_id].ended = True
     else:
-        playout = session.playouts[event.response_id]
-        playout.ended = True
+        playout = session.playouts[event.response_id] = finished(session.playouts[event.response_id], "completed")
         heard = history_of(playout, session.config.playback_policy)
         session.conversation.entries[event.item.id] = Entry(event.item, heard)
 
@@ -43,6 +42,7 @@ def call_started(session: Session, event: ev.CallStarted) -> None:
     response.calling = Calling(event.output_index, item.id, item.call_id, item.name)
     if not response.aside:
         insert(session, item, event.previous_item_id)
+        stand_behind(session, response, event.previous_item_id, item.id)
 
 
 def call_delta(session: Session, event: ev.CallDelta) -> None:

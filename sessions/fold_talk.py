@@ -10,11 +10,11 @@ from . import phases
 from .cleaning import again, joined
 from .fold_calls import call_deleted, output_given, response_called
 from .fold_input import count_item, drop_deferred, let_go
-from .folding import insert, opened
+from .folding import insert, opened, stand_behind
 from .measuring import added, spent
 from .models.aura_context import remembered
 from .phases import move
-from .playback import history_of, start_of
+from .playback import finished, history_of, settled, start_of
 from .state import KEPT_ASIDES, KEPT_PLAYOUTS, Entry, Playout, Request, Response, Session, next_response_number
 
 
@@ -43,7 +43,10 @@ def item_deleted(session: Session, event: ev.ItemDeleted) -> None:
 
 
 def item_truncated(session: Session, event: ev.ItemTruncated) -> None:
-    _cut(session, event.response_id, event.audio_end_ms, "truncate", event.text)
+    if event.response_id in session.playouts:
+        _cut(session, event.response_id, event.audio_end_ms, "truncate", event.text)
+    else:
+        _shorten(session, event.item_id, event.audio_end_ms, event.text)
 
 
 def history_cut(session: Session, event: ev.HistoryCut) -> None:
@@ -179,25 +182,36 @@ def cleanup_retried(session: Session, event: ev.CleanupRetried) -> None:
 def output_started(session: Session, event: ev.OutputStarted) -> None:
     response = opened(session, event.response_id)
     response.phase = move(phases.RESPONSE, response.phase, event)
+    if response.aside:
+        _follow(session.asides, session, response, event.part, KEPT_ASIDES)
+        return
+    insert(session, event.item, event.previous_item_id, heard="")
+    stand_behind(session, response, event.previous_item_id, event.item.id)
+    for key in settled(session):
+        del session.playouts[key]
+    _follow(session.playouts, session, response, event.part, KEPT_PLAYOUTS)
+
+
+def _follow(
+    playouts: dict[str, Playout], session: Session, response: Response, part: ev.PartKind, most: int
+) -> None:
+    """Begin to follow what is heard of a response; of too many, the oldest that has ended is let go (I14).
+
+    One that opens while the user speaks belongs to the turn that is spoken (I12).
+    """
     head = response.head
-    playout = Playout(
+    playouts[head.id] = Playout(
         response_id=head.id,
         item_id=head.item_id,
         format=head.output_format,
         turn=head.turn,
-        commits=session.turn.commits,
+        commits=session.turn.commits + session.input.speech,
+        spoken=part == "audio",
+        unaligned=session.capabilities.text_requires_complete_audio,
+        placed=session.requests[response.request].response_id is not None,
     )
-    if response.aside:
-        _keep(session.asides, playout, KEPT_ASIDES)
-        return
-    insert(session, event.item, event.previous_item_id, heard="")
-    _keep(session.playouts, playout, KEPT_PLAYOUTS)
-
-
-def _keep(playouts: dict[str, Playout], playout: Playout, most: int) -> None:
-    playouts[playout.response_id] = playout
     if len(playouts) > most:
-        del playouts[next(iter(playouts))]
+        del playouts[next(key for key, playout in playouts.items() if playout.ended)]
 
 
 def audio_delta(session: Session, event: ev.AudioDelta) -> None:
@@ -241,9 +255,11 @@ def response_ended(session: Session, event: ev.ResponseEnded) -> None:
     playout = session.playout(event.head.id)
     if event.item is None or playout is None:
         return
-    playout.ended = True
+    playout = finished(playout, event.status)
     if response.aside:
+        session.asides[event.head.id] = playout
         return
+    session.playouts[event.head.id] = playout
     if active and playout.sent and playout.cap_ms is None:
         session.turn.state = "assistant_playing"
     if not event.item_done:
@@ -280,14 +296,18 @@ def interrupted(session: Session, event: ev.Interrupted) -> None:
 
 
 def playback_acknowledged(session: Session, event: ev.PlaybackAcknowledged) -> None:
-    playout = _followed(session, event.response_id)
+    playout, committed_ms = session.playout(event.response_id), event.playback.committed_ms
+    if playout is None:
+        if event.truncate:
+            _shorten(session, event.item_id, committed_ms, event.history)
+        return
     playout.acked_at = session.now
-    playout.played_ms, playout.committed_ms = event.playback.played_ms, event.playback.committed_ms
+    playout.played_ms, playout.committed_ms = event.playback.played_ms, committed_ms
     if event.truncate:
-        _cap(playout, event.playback.committed_ms, "truncate", session.now)
+        _cap(playout, committed_ms, "truncate", session.now)
     elif playout.cap_ms is not None:
         # The decision has kept it below the cap, unless that was an estimate that may still be corrected.
-        playout.cap_ms = event.playback.committed_ms
+        playout.cap_ms = committed_ms
     _keep_heard(session, playout, event.history)
 
 
@@ -310,12 +330,20 @@ def _cut(session: Session, response_id: str, ms: int, basis: ev.Basis, text: str
 
 
 def _keep_heard(session: Session, playout: Playout, text: str) -> None:
-    """Make `text` the history of an ended answer; what is cut is cut in the item too."""
+    """Make `text` the history of an answer; once it has ended, what is cut is cut in the item too."""
     entry = session.conversation.entries.get(playout.item_id)
-    item = entry.item if entry is not None else None
-    if playout.ended and isinstance(item, Message):
-        kept = item if playout.cap_ms is None else shortened(item, text, playout.cap_ms)
-        session.conversation.entries[item.id] = Entry(kept, text)
+    if entry is None:
+        return  # out of band: no part of the conversation
+    if playout.ended and playout.cap_ms is not None:
+        _shorten(session, playout.item_id, playout.cap_ms, text)
+    else:
+        session.conversation.entries[playout.item_id] = Entry(entry.item, text)
+
+
+def _shorten(session: Session, item_id: str, ms: int, text: str) -> None:
+    item = session.conversation.entries[item_id].item
+    assert isinstance(item, Message), "only an answer is heard"
+    session.conversation.entries[item_id] = Entry(shortened(item, text, ms), text)
 
 
 def shortened(item: Message, text: str, ms: int) -> Message:

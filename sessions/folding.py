@@ -24,3 +24,11 @@ def insert(session: Session, item: Item, previous: str | None, heard: str | None
     at = 0 if previous is None else conversation.order.index(previous) + 1
     conversation.order.insert(at, item.id)
     conversation.entries[item.id] = Entry(item, heard)
+
+
+def stand_behind(session: Session, response: Response, previous: str | None, item_id: str) -> None:
+    """Let responses that opened later and stand behind `previous` stand behind what was put there (P41)."""
+    known = session.open_responses
+    for later in known[known.index(response) + 1 :]:
+        if later.previous_item_id == previous:
+            later.previous_item_id = item_id

@@ -1,10 +1,13 @@
 """What was heard: the playback ledger, the playout model, and the text that belongs to a position (DESIGN 5.10)."""
 
-from collections.abc import Sequence
+import msgspec
 
-from antiphon.events.audio import TextMark
-from antiphon.events.events import Basis, PlaybackCursor
+from antiphon.events import ids
+from antiphon.events.audio import AudioFormat
+from antiphon.events.events import Basis, PlaybackCursor, ResponseStatus
+from antiphon.events.items import AudioPart, Message
 
+from .prefix import spoken_prefix
 from .state import Playout, Session
 
 CORRECTION_US = 5_000_000
@@ -55,8 +58,86 @@ def plays_until(playout: Playout) -> int | None:
 
 
 def latest(session: Session) -> Playout | None:
-    """Return the playout of the newest response that said something."""
+    """Return the playout of the newest response of the conversation that said something."""
     return next(reversed(session.playouts.values()), None)
+
+
+def current(session: Session) -> Playout | None:
+    """Return the playout that clients are shown: a response that opens starts a new one (I20)."""
+    active = session.response
+    return latest(session) if active is None else session.playouts.get(active.head.id)
+
+
+def pending(session: Session) -> Playout | None:
+    """Return the one ended answer that still waits for an acknowledgement, if it is one (I6, I13)."""
+    waiting = [
+        playout
+        for playout in session.playouts.values()
+        if playout.ended and playout.cap_ms is None and playout.committed_ms < playout.sent_ms
+    ]
+    return waiting[0] if len(waiting) == 1 else None
+
+
+def too_late(session: Session, playout: Playout) -> bool:
+    """Return whether an acknowledgement has no place in history left: a turn of the user stands there (I12)."""
+    placed = playout.placed or playout.acked or playout.cap_ms is not None or not playout.sent
+    later = session.turn.commits > playout.commits
+    return session.config.playback_policy == "ack_only" and later and not placed
+
+
+def correctable(playout: Playout, now: int) -> bool:
+    """Return whether a cut was an estimate that the client may still correct (DESIGN 5.10)."""
+    recent = playout.cut_at is not None and now - playout.cut_at <= CORRECTION_US
+    return playout.cap_basis == "playout" and recent
+
+
+def finished(playout: Playout, status: ResponseStatus) -> Playout:
+    """Return the playout of a message that has ended; its sound is complete if the stage said so (I4)."""
+    if playout.ended:
+        return playout
+    return msgspec.structs.replace(playout, ended=True, complete=status in ("completed", "incomplete"))
+
+
+def settled(session: Session) -> list[str]:
+    """Return the answers of which no acknowledgement can change anything, to be let go of (I14).
+
+    None that was sent behind sound which still plays: while that does, it says when this is over.
+    """
+    found: list[str] = []
+    for key, playout in session.playouts.items():
+        if plays(playout, session.now):
+            break
+        heard_all = playout.committed_ms >= playout.sent_ms
+        cut = playout.cap_ms is not None and not correctable(playout, session.now)
+        if playout.ended and (heard_all or cut):
+            found.append(key)
+    return found
+
+
+def remembered(session: Session, response_id: str) -> Playout | None:
+    """Return what the item of a response that is not followed any more still says of its sound, as heard (I14)."""
+    item_id = ids.assistant_item_id(response_id)
+    entry = session.conversation.entries.get(item_id)
+    if entry is None or entry.heard is None or not isinstance(entry.item, Message):
+        return None
+    part = next((part for part in entry.item.content if isinstance(part, AudioPart)), None)
+    if part is None:
+        return None
+    exact = AudioFormat("pcm16", 8_000)
+    return Playout(
+        response_id,
+        item_id,
+        exact,
+        turn=0,
+        commits=0,
+        sent=exact.bytes_for(part.ms),
+        text=part.transcript or "",
+        placed=True,
+        ended=True,
+        complete=True,
+        played_ms=part.ms,
+        committed_ms=part.ms,
+    )
 
 
 def playing(session: Session, now: int) -> Playout | None:
@@ -157,56 +238,39 @@ def cursor(playout: Playout | None) -> PlaybackCursor:
     return PlaybackCursor(sent, sent, playout.played_ms, playout.committed_ms)
 
 
-def spoken_prefix(text: str, marks: Sequence[TextMark], ms: int, total_ms: int) -> str:
-    """Return the words of `text` that were spoken after `ms` of `total_ms` milliseconds.
-
-    Between two marks, and from the last one to the end, characters are interpolated; the cut falls on a word
-    border, to the left. At or beyond the end it is all of the text, at 0 nothing. Without sound (`total_ms` 0)
-    a text is heard as a whole (I2, I3; WIRE 6.7).
-    """
-    if total_ms <= 0 or ms >= total_ms:
-        return text
-    if ms <= 0:
-        return ""
-    before, after = TextMark(0, 0), TextMark(len(text), total_ms)
-    for mark in sorted(marks, key=lambda mark: (mark.ms, mark.chars)):
-        if mark.ms <= ms:
-            before = TextMark(max(before.chars, min(mark.chars, len(text))), mark.ms)
-        else:
-            after = TextMark(min(mark.chars, len(text)), mark.ms)
-            break
-    span = after.ms - before.ms
-    chars = before.chars
-    if span > 0:
-        chars += max(0, after.chars - before.chars) * (ms - before.ms) // span
-    return _to_word_border(text, chars)
-
-
-def _to_word_border(text: str, chars: int) -> str:
-    if 0 < chars < len(text) and not text[chars].isspace() and not text[chars - 1].isspace():
-        chars = max((i for i in range(chars) if text[i].isspace()), default=0)
-    return text[:chars].rstrip()
-
-
 def prefix_of(playout: Playout, ms: int) -> str:
-    """Return the words of a response that were spoken after `ms` milliseconds of it.
+    """Return the words of a response that were spoken after `ms` milliseconds of its sound.
 
-    A stage may know the length of a clause before its sound is made. Marks far ahead of what was sent therefore
-    say that the text is longer than the sound, and hearing all of the sound is not hearing all of the text.
+    A text that is not aligned with its sound is heard with the last of it (I4). A stage may know the length of a
+    clause before its sound is made: until it has said all, marks far ahead of what was sent say that the text is
+    longer than the sound, and hearing all of the sound is not hearing all of the text.
     """
-    if not playout.sent:
-        return playout.text
-    ahead = playout.marks[-1].ms if playout.marks else 0
-    total = ahead if ahead > playout.sent_ms + MARK_SLACK_MS else playout.sent_ms
+    sent_ms = playout.sent_ms
+    if playout.unaligned:
+        return playout.text if playout.complete and ms >= sent_ms else ""
+    ahead = playout.marks[-1].ms if playout.marks and not playout.complete else 0
+    total = ahead if ahead > sent_ms + MARK_SLACK_MS else sent_ms
     return spoken_prefix(playout.text, playout.marks, ms, total)
 
 
+def kept_of(playout: Playout, cap_ms: int) -> str:
+    """Return the words that are left of a response that was cut there, if need be before it had sound (I16)."""
+    return prefix_of(playout, cap_ms) if playout.sent else ""
+
+
 def history_of(playout: Playout, policy: str) -> str:
-    """Return the part of a response's text that is history under a playback policy (WIRE 6.7, table)."""
+    """Return the part of a response's text that is history under a playback policy (I1, I2, I4; WIRE 6.7).
+
+    Always from the position that only grows, never from the last acknowledgement (I8). Under `commit_all_on_done`
+    an acknowledged position counts when it lies inside the sound; 0 and the end say no less than all.
+    """
     if playout.cap_ms is not None:
-        return prefix_of(playout, playout.cap_ms)
-    if playout.sent == 0:
+        return kept_of(playout, playout.cap_ms)
+    if not playout.sent:
         return playout.text if playout.ended else ""
     if policy == "ack_only":
         return prefix_of(playout, playout.committed_ms) if playout.acked else ""
-    return playout.text if playout.ended else ""
+    if not playout.ended or (playout.unaligned and not playout.complete):
+        return ""
+    inside = 0 < playout.committed_ms < playout.sent_ms and not playout.unaligned
+    return prefix_of(playout, playout.committed_ms) if inside else playout.text

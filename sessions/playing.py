@@ -2,6 +2,8 @@
 
 from typing import NoReturn
 
+import msgspec
+
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events import ids
@@ -10,15 +12,30 @@ from antiphon.events.items import Message
 from .deferring import promote
 from .draft import Draft
 from .ending import cancel_aside, cut_history, interrupt, interrupt_playback
-from .playback import CORRECTION_US, history_of, latest, plays, prefix_of
+from .playback import (
+    correctable,
+    history_of,
+    kept_of,
+    latest,
+    pending,
+    plays,
+    remembered,
+    too_late,
+)
 from .refusal import refuse
-from .state import Playout, Session
+from .state import KEPT_PLAYOUTS, Playout, Session
 
 
 def ack_playback(draft: Draft, command: cmd.AckPlayback) -> None:
-    """Move the cursor of a response forward, clamped to what was sent (I6, I7)."""
+    """Move the cursor of a response forward, clamped to what was sent (I6, I7, I12)."""
     session = draft.session
     playout = _target(session, command)
+    if isinstance(playout, ev.ResponseHead):
+        # It has said nothing yet, and its place in history is fixed already (I9, I10).
+        _acknowledge(draft, command, playout, ev.PlaybackCursor(), "")
+        return
+    if too_late(session, playout):
+        refuse("playback_ack_too_late", "The user's next turn stands where the answer would; it is not history.")
     sent = playout.sent_ms
     played = min(max(command.played_ms, 0), sent)
     committed = played if command.committed_ms is None else min(max(command.committed_ms, 0), sent)
@@ -27,22 +44,40 @@ def ack_playback(draft: Draft, command: cmd.AckPlayback) -> None:
     else:
         played = max(playout.played_ms, played)
         committed = max(playout.committed_ms, committed)
-    if playout.cap_ms is not None and not _correctable(playout, draft.now):
+    if playout.cap_ms is not None and not correctable(playout, draft.now):
         committed = min(committed, playout.cap_ms)
         played = min(max(played, committed), sent)
     cursor = ev.PlaybackCursor(sent, sent, max(played, committed), committed)
-    limited = command.truncate or playout.cap_ms is not None or session.config.playback_policy == "ack_only"
-    history = prefix_of(playout, committed) if limited else history_of(playout, session.config.playback_policy)
-    if playout.response_id in session.asides:
-        history = ""  # out of band: it is no part of the conversation (G5, I18)
+    limited = command.truncate or playout.cap_ms is not None
+    after = msgspec.structs.replace(
+        playout,
+        played_ms=cursor.played_ms,
+        committed_ms=committed,
+        acked_at=draft.now,
+        cap_ms=committed if limited else None,
+    )
+    # Out of band it is no part of the conversation (G5, I18).
+    history = "" if playout.response_id in session.asides else history_of(after, session.config.playback_policy)
+    _acknowledge(draft, command, playout, cursor, history)
+    if session.turn.deferred:
+        promote(draft)
+
+
+def _acknowledge(
+    draft: Draft,
+    command: cmd.AckPlayback,
+    target: Playout | ev.ResponseHead,
+    cursor: ev.PlaybackCursor,
+    history: str,
+) -> None:
     draft.emit(
         ev.PlaybackAcknowledged(
             number=draft.number,
             count=1,
-            session=session.id,
-            epoch=session.epoch,
-            response_id=playout.response_id,
-            item_id=playout.item_id,
+            session=draft.session.id,
+            epoch=draft.session.epoch,
+            response_id=target.response_id if isinstance(target, Playout) else target.id,
+            item_id=target.item_id,
             played_ms=command.played_ms,
             committed_ms=command.played_ms if command.committed_ms is None else command.committed_ms,
             truncate=command.truncate,
@@ -51,31 +86,41 @@ def ack_playback(draft: Draft, command: cmd.AckPlayback) -> None:
             history_committed=bool(history),
         )
     )
-    if session.turn.deferred:
-        promote(draft)
 
 
-def _correctable(playout: Playout, now: int) -> bool:
-    """Return whether a cut was an estimate that the client may still correct (DESIGN 5.10)."""
-    recent = playout.cut_at is not None and now - playout.cut_at <= CORRECTION_US
-    return playout.cap_basis == "playout" and recent
-
-
-def _target(session: Session, command: cmd.AckPlayback) -> Playout:
+def _target(session: Session, command: cmd.AckPlayback) -> Playout | ev.ResponseHead:
+    """Return what is acknowledged (I6, I11); only the head of an open response that has said nothing yet."""
     wanted = command.response_id
     if wanted is None and command.item_id is not None:
         wanted = command.item_id.removeprefix("item_")
     if wanted is None:
-        playout = latest(session)
-        if playout is None:
-            refuse("playback_item_not_found", "No response has been played.")
-        return playout
+        wanted = _unnamed(session)
     if command.item_id is not None and command.item_id != ids.assistant_item_id(wanted):
         refuse("playback_item_mismatch", "The item does not belong to this response.", "item_id")
-    playout = session.playout(wanted)
+    playout = session.playout(wanted) or remembered(session, wanted)
+    response = session.open_response(wanted)
+    if playout is None and response is not None and not command.truncate:
+        return response.head
     if playout is None:
         refuse("playback_item_not_found", "There is no such response to acknowledge.", "response_id")
+    if session.playout(wanted) is None and session.conversation.entries[playout.item_id].heard != playout.text:
+        refuse(
+            "playback_ack_too_late",
+            f"Of answers that wait for an acknowledgement, only the last {KEPT_PLAYOUTS} are followed.",
+            "response_id",
+        )
     return playout
+
+
+def _unnamed(session: Session) -> str:
+    """Return the response that an acknowledgement means which names none."""
+    waiting = pending(session)
+    if waiting is None and session.response is not None:
+        return session.response.head.id
+    playout = waiting or latest(session)
+    if playout is None:
+        refuse("playback_item_not_found", "No response has been played.")
+    return playout.response_id
 
 
 def truncate_item(draft: Draft, command: cmd.TruncateItem) -> None:
@@ -90,15 +135,16 @@ def truncate_item(draft: Draft, command: cmd.TruncateItem) -> None:
             f"Error truncating item: the item with id '{command.item_id[:64]}' does not exist.",
             "item_id",
         )
-    playout = session.playouts.get(command.item_id.removeprefix("item_"))
-    if not isinstance(entry.item, Message) or playout is None or not playout.sent:
+    response_id = command.item_id.removeprefix("item_")
+    playout = session.playouts.get(response_id) or remembered(session, response_id)
+    if not isinstance(entry.item, Message) or playout is None or not playout.spoken:
         refuse("bad_event", "Only model output audio messages can be truncated", "item_id", "not_audio")
     if command.content_index != 0:
         refuse("bad_event", "The audio is content part 0.", "content_index", "value")
     ms = command.audio_end_ms
     if not 0 <= ms <= playout.sent_ms:
         _refuse_length(playout, ms)
-    if playout.cap_ms is not None and not _correctable(playout, draft.now):
+    if playout.cap_ms is not None and not correctable(playout, draft.now):
         ms = min(ms, playout.cap_ms)
     draft.emit(
         ev.ItemTruncated(
@@ -108,7 +154,7 @@ def truncate_item(draft: Draft, command: cmd.TruncateItem) -> None:
             response_id=playout.response_id,
             content_index=command.content_index,
             audio_end_ms=ms,
-            text=prefix_of(playout, ms),
+            text=kept_of(playout, ms),
             epoch=session.epoch,
         )
     )

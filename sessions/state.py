@@ -22,13 +22,15 @@ from antiphon.events.metrics import StageCost, Usage
 from .batches import Batches
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 8
+STATE_VERSION = 9
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
 """Outcomes of controls that are remembered: the last ones, and the last one of each kind (B21, DESIGN 5.2)."""
 KEPT_PLAYOUTS = 64
+"""Answers that are followed although they are not settled; of older ones only the item is left (I14)."""
 KEPT_ASIDES = 16
+"""Responses out of band of which what was heard is followed."""
 
 
 class ControlOutcome(Struct, frozen=True):
@@ -260,11 +262,13 @@ class Response(Struct):
 class Playout(Struct):
     """How much of one response was sent and heard.
 
-    `started` is the session time at which its sound began to play by the playout model, None while nobody
-    could hear it. `reached` is what had been sent (ms) when the last connection went: until the next one comes,
-    no more than that can have been heard. `acked_at` is the time of the last acknowledgement. `cap_ms` is a hard
-    limit set by a truncation or an interruption, and `committed_ms` is then the same; `cut_at` says when it was
-    first set.
+    `commits` counts the user's turns up to the one it belongs to. `spoken`: its part is one of sound. `unaligned`:
+    its text is heard with the last of its sound, or not at all (I4). `placed`: its place in history was fixed when
+    it was announced (I10); else that takes an acknowledgement. `complete`: the stage has said all of it. `started`
+    is the session time at which its sound began to play by the playout model, None while nobody could hear it.
+    `reached` is what had been sent (ms) when the last connection went: until the next one comes, no more than that
+    can have been heard. `acked_at` is the time of the last acknowledgement. `cap_ms` is a hard limit set by a
+    truncation or an interruption, and `committed_ms` is then the same; `cut_at` says when it was first set.
     """
 
     response_id: str
@@ -277,7 +281,11 @@ class Playout(Struct):
     marks: tuple[TextMark, ...] = ()
     started: int | None = None
     reached: int | None = None
+    spoken: bool = True
+    unaligned: bool = False
+    placed: bool = False
     ended: bool = False
+    complete: bool = False
     acked_at: int | None = None
     played_ms: int = 0
     committed_ms: int = 0

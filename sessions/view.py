@@ -4,7 +4,7 @@ from antiphon.events.config import SessionConfig
 from antiphon.events.events import SessionView
 from antiphon.events.items import Item, ItemReference, Message, TextPart, text_of
 
-from .playback import cursor, latest, waits_until
+from .playback import current, cursor, waits_until
 from .state import Entry, Session
 
 
@@ -26,7 +26,7 @@ def view(session: Session, config: SessionConfig | None = None) -> SessionView:
         active_request=response.request if response else None,
         active_response=response.head.id if response else None,
         active_response_turn=response.head.turn if response else None,
-        playback=cursor(latest(session)),
+        playback=cursor(current(session)),
     )
 
 
@@ -67,7 +67,10 @@ def outstanding(session: Session) -> list[str]:
 
 
 def prompt(session: Session, given: tuple[Item | ItemReference, ...] | None = None) -> tuple[Item, ...]:
-    """Return the conversation as a model may know it: everything said, and of answers what was heard (I22).
+    """Return the conversation as a model may know it: everything said, and of answers what was heard.
+
+    An answer of which nothing was heard stays in the conversation between the turns around it, and is not shown to
+    a model (I5, I22).
 
     A text that the configuration seeds comes first (G7). `given` stands in place of it all (WIRE 2.6). Of a
     conversation that is longer than its limit, the oldest items are left out; they stay retrievable.
@@ -90,6 +93,6 @@ def _resolved(session: Session, reference: ItemReference) -> Item | None:
 
 def _as_heard(item: Message, entry: Entry) -> Message | None:
     words = text_of(item) if entry.heard is None else entry.heard
-    if item.status == "in_progress" or not words:
+    if not words or (item.status == "in_progress" and entry.heard is None):
         return None
     return Message(id=item.id, role="assistant", status=item.status, content=(TextPart(words),))

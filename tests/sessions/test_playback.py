@@ -1,13 +1,11 @@
-"""The text that belongs to a position, and what was heard (BEHAVIOURS I3, DESIGN 5.10)."""
+"""What was heard, and what of it is history (BEHAVIOURS I, DESIGN 5.10)."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from antiphon.events import commands as cmd
 from antiphon.events.audio import AudioFormat, TextMark
 from antiphon.events.events import PlaybackCursor
-from antiphon.sessions.playback import cursor, heard, history_of, plays, prefix_of, spoken_prefix
+from antiphon.sessions.playback import cursor, heard, history_of, plays, plays_until, prefix_of
 from antiphon.sessions.state import Playout
 
 from tests.rules import rule
@@ -22,63 +20,6 @@ def playout(sent_ms: int = 1_000, **fields: object) -> Playout:
     for name, value in fields.items():
         setattr(made, name, value)
     return made
-
-
-@rule("I3")
-@pytest.mark.parametrize(
-    ("ms", "words"),
-    [(-5, ""), (0, ""), (100, ""), (250, "one"), (500, "one two"), (999, "one two three"), (1_000, TEXT)],
-)
-def test_i3_without_marks_text_is_proportional_to_sound(ms: int, words: str) -> None:
-    assert spoken_prefix(TEXT, (), ms, 1_000) == words
-
-
-@rule("I2")
-def test_i2_without_sound_a_text_is_heard_as_a_whole() -> None:
-    assert spoken_prefix(TEXT, (), 0, 0) == TEXT
-
-
-@rule("I3")
-@pytest.mark.parametrize(
-    ("ms", "words"), [(100, ""), (300, "one"), (400, "one"), (600, "one two"), (800, "one two three")]
-)
-def test_i3_marks_are_interpolated(ms: int, words: str) -> None:
-    marks = (TextMark(3, 300), TextMark(7, 600), TextMark(13, 700))
-    assert spoken_prefix(TEXT, marks, ms, 1_000) == words
-
-
-@rule("I3")
-def test_i3_marks_in_any_order_and_beyond_the_text_do_no_harm() -> None:
-    marks = (TextMark(99, 900), TextMark(7, 500), TextMark(3, 500), TextMark(2, 600))
-    assert spoken_prefix(TEXT, marks, 500, 1_000) == "one two"
-    assert spoken_prefix(TEXT, marks, 950, 1_000) == TEXT
-
-
-@rule("I3")
-def test_a_mark_may_lie_ahead_of_the_sound() -> None:
-    assert spoken_prefix(TEXT, (TextMark(18, 4_000),), 500, 1_000) == ""
-
-
-@rule("I3")
-def test_a_word_is_never_cut() -> None:
-    assert spoken_prefix("wonderful", (), 500, 1_000) == ""
-
-
-@rule("P39")
-@given(
-    text=st.text(alphabet="ab ü\n", max_size=30),
-    marks=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 1_200)), max_size=5),
-    early=st.integers(-10, 1_200),
-    later=st.integers(0, 1_200),
-)
-def test_p39_a_prefix_grows_with_the_position(
-    text: str, marks: list[tuple[int, int]], early: int, later: int
-) -> None:
-    placed = tuple(TextMark(chars, ms) for chars, ms in marks)
-    first = spoken_prefix(text, placed, early, 1_000)
-    second = spoken_prefix(text, placed, early + later, 1_000)
-    assert text.startswith(first)
-    assert second.startswith(first)
 
 
 @rule("I19")
@@ -115,11 +56,42 @@ def test_a_response_without_playout_shows_an_empty_cursor() -> None:
         (playout(ended=True), "ack_only", ""),
         (playout(ended=True, acked_at=0, committed_ms=500), "ack_only", "one two"),
         (playout(ended=True, cap_ms=250), "commit_all_on_done", "one"),
+        (playout(ended=True, acked_at=0, committed_ms=500), "commit_all_on_done", "one two"),
+        (playout(ended=True, acked_at=0, committed_ms=0), "commit_all_on_done", TEXT),
+        (playout(ended=True, acked_at=0, committed_ms=1_000), "commit_all_on_done", TEXT),
         (playout(0, ended=True), "ack_only", TEXT),
+        (playout(0, ended=True), "commit_all_on_done", TEXT),
         (playout(0), "ack_only", ""),
+        (playout(0, ended=True, cap_ms=0), "ack_only", ""),
     ],
 )
+@rule("I1", "I2")
 def test_wire_6_7_what_is_history(made: Playout, policy: str, words: str) -> None:
+    assert history_of(made, policy) == words
+
+
+@rule("I4")
+@pytest.mark.parametrize(
+    ("made", "policy", "words"),
+    [
+        (playout(unaligned=True, acked_at=0, committed_ms=1_000), "ack_only", ""),
+        (playout(unaligned=True, ended=True, acked_at=0, committed_ms=1_000), "ack_only", ""),
+        (playout(unaligned=True, ended=True, complete=True, acked_at=0, committed_ms=999), "ack_only", ""),
+        (playout(unaligned=True, ended=True, complete=True, acked_at=0, committed_ms=1_000), "ack_only", TEXT),
+        (playout(unaligned=True, ended=True, complete=True, cap_ms=999), "commit_all_on_done", ""),
+        (playout(unaligned=True, ended=True, complete=True, cap_ms=1_000), "commit_all_on_done", TEXT),
+        (
+            playout(unaligned=True, ended=True, complete=True, acked_at=0, committed_ms=500),
+            "commit_all_on_done",
+            TEXT,
+        ),
+        (playout(unaligned=True, ended=True), "commit_all_on_done", ""),
+        (playout(0, unaligned=True, ended=True), "ack_only", TEXT),
+    ],
+)
+def test_a_text_that_needs_its_sound_is_heard_as_a_whole_or_not_at_all(
+    made: Playout, policy: str, words: str
+) -> None:
     assert history_of(made, policy) == words
 
 
@@ -131,7 +103,9 @@ def test_hearing_all_the_sound_of_half_a_clause_is_not_hearing_its_words_i3() ->
     assert prefix_of(playout, 500) == "one"
     playout.sent = AudioFormat("pcm16", 24_000).bytes_for(1000)
     assert prefix_of(playout, 1000) == "one two"
-    playout.sent = AudioFormat("pcm16", 24_000).bytes_for(1980)
+    playout.complete = True  # the stage has said all, and was wrong about the length
+    assert prefix_of(playout, 1000) == "one two three four"
+    playout.complete, playout.sent = False, AudioFormat("pcm16", 24_000).bytes_for(1980)
     assert prefix_of(playout, 1980) == "one two three four"
 
 
@@ -153,3 +127,11 @@ def test_while_nobody_is_connected_no_more_is_heard_than_had_been_sent_5_10() ->
     (said,) = world.heard()
     assert said.startswith("one two three")
     assert "ten" not in said
+
+
+@rule("I19")
+def test_playback_that_nobody_can_hear_has_no_end() -> None:
+    assert plays_until(playout()) is None
+    assert plays_until(playout(started=0, reached=500)) is None
+    assert plays_until(playout(started=500_000)) == 1_500_000
+    assert plays_until(playout(started=0, acked_at=100_000, committed_ms=400)) == 1_300_000

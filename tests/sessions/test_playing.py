@@ -1,6 +1,5 @@
 """What was heard: acknowledgements, truncation, clearing the output (BEHAVIOURS I, DESIGN 5.10, WIRE 6.7)."""
 
-import itertools
 from random import Random
 from typing import Literal
 
@@ -26,7 +25,7 @@ def clear_output(world: World, response_id: str | None = None) -> list[ev.AnyEve
 # -- acknowledgements ----------------------------------------------------------------------------------------
 
 
-@rule("I13")
+@rule("I13", "I1")
 def test_i13_unheard_text_waits_for_its_first_acknowledgement() -> None:
     world = World()
     world.answer(TEXT, 1_000)
@@ -39,7 +38,7 @@ def test_i13_unheard_text_waits_for_its_first_acknowledgement() -> None:
     assert world.heard() == [TEXT]
 
 
-@rule("I7", "Q4.13")
+@rule("I7", "Q4.13", "I8")
 def test_i7_cursors_only_grow_and_are_clamped_to_what_was_sent() -> None:
     world = World()
     response_id = world.answer(TEXT, 1_000)
@@ -63,7 +62,7 @@ def test_i7_an_early_oversized_acknowledgement_does_not_cover_later_sound() -> N
     assert world.heard() == ["one two"]
 
 
-@rule("I6")
+@rule("I6", "I7")
 def test_i6_less_may_be_committed_than_was_played() -> None:
     world = World()
     response_id = world.answer(TEXT, 1_000)
@@ -94,11 +93,9 @@ def test_wire_6_7_the_other_policy_remembers_all_at_the_end() -> None:
     world = World(dialect="ga")
     world.begin()
     world.produce(TEXT, 1_000)
-    assert not only(world.ack(100), ev.PlaybackAcknowledged).history_committed
+    assert not only(world.ack(0), ev.PlaybackAcknowledged).history_committed
     ended = only(world.finish(), ev.ResponseEnded)
     assert ended.committed
-    assert world.heard() == [TEXT]
-    world.ack(300)
     assert world.heard() == [TEXT]
 
 
@@ -232,7 +229,7 @@ def test_wire_6_7_what_cannot_be_truncated_is_refused() -> None:
 # -- interruption --------------------------------------------------------------------------------------------
 
 
-@rule("I17")
+@rule("I17", "I19")
 def test_design_5_10_without_acknowledgement_the_playout_model_says_what_was_heard() -> None:
     world = World(dialect="ga")
     world.begin()
@@ -271,7 +268,7 @@ def test_design_5_10_a_truncation_is_believed_first() -> None:
     assert world.heard() == ["one two three"]
 
 
-@rule("I17")
+@rule("I17", "G30")
 def test_design_5_10_an_interruption_cuts_also_behind_the_terminal() -> None:
     world = World(dialect="ga")
     response_id = world.answer(TEXT, 1_000)
@@ -463,7 +460,7 @@ def test_g30_clear_behind_the_playback_moves_no_epoch() -> None:
     assert world.session.epoch == 0
 
 
-@rule("G32")
+@rule("G32", "I20")
 def test_g32_clear_of_an_older_response_leaves_the_newer_alone() -> None:
     world = World(dialect="ga")
     first = world.answer(TEXT, 1_000)
@@ -503,12 +500,3 @@ def test_deleting_an_answer_forgets_what_was_heard_of_it() -> None:
     world.do(cmd.DeleteItem(attachment=1, item_id=f"item_{response_id}"))
     assert error(world.ack(10, response_id=response_id)) == "playback_item_not_found"
     assert world.session.playouts == {}
-
-
-def test_only_the_last_answers_are_followed() -> None:
-    world = World(dialect="ga")
-    first = world.answer("1", 1)
-    for n in itertools.repeat(1, 64):
-        world.answer("2", n)
-    assert first not in world.session.playouts
-    assert error(world.truncate(f"item_{first}", 0)) == "bad_event"

@@ -123,7 +123,8 @@ def item_ids(pick: Pick, world: World) -> str:
 def response_ids(pick: Pick, world: World) -> str | None:
     session = world.session
     opened = [response.head.id for response in session.open_responses]
-    return pick(st.sampled_from([None, None, "resp_none", *session.playouts, *session.asides, *opened]))
+    known = [*session.playouts, *session.asides, *opened, *list(world.watch.responses)[-3:]]
+    return pick(st.sampled_from([None, None, "resp_none", *known]))
 
 
 def patches(pick: Pick) -> ConfigPatch:
@@ -167,6 +168,7 @@ class SessionMachine(RuleBasedStateMachine):
         resumable=st.sampled_from([True, True, True, False]),
         reencodes=st.booleans(),
         concurrent=st.booleans(),
+        unaligned=st.sampled_from([False, False, True]),
     )
     def open(
         self,
@@ -179,11 +181,13 @@ class SessionMachine(RuleBasedStateMachine):
         resumable: bool,
         reencodes: bool,
         concurrent: bool,
+        unaligned: bool,
     ) -> None:
         able = msgspec.structs.replace(
             core.REGISTRY[plugin].capabilities,
             supports_reencode_context=reencodes,
             supports_concurrent_turn_requests=concurrent,
+            text_requires_complete_audio=unaligned,
         )
         self.world = World(
             dialect=dialect,

@@ -454,6 +454,11 @@ class Watch(Struct):
         elif session.config.playback_policy == "ack_only" and playout.sent:
             limit = prefix_of(playout, playout.committed_ms) if playout.acked else ""
             assert entry.heard == limit, "P39"
+        elif playout.sent and 0 < playout.committed_ms < playout.sent_ms and not playout.unaligned:
+            assert entry.heard == prefix_of(playout, playout.committed_ms), "I1"
+        elif playout.cap_ms is None:
+            unheard = playout.unaligned and playout.sent and not playout.complete
+            assert entry.heard == ("" if unheard else said), "I1, I4"
         assert isinstance(entry.item, Message)
         assert entry.item.status != "in_progress"
 
