@@ -11,7 +11,7 @@ from antiphon.events.items import Message
 
 from .deferring import promote
 from .draft import Draft
-from .ending import cancel_aside, cut_history, interrupt, interrupt_playback
+from .ending import cancel_aside, cut_history, interrupt, interrupt_playback, newest_answer
 from .playback import (
     correctable,
     history_of,
@@ -178,21 +178,26 @@ def clear_output(draft: Draft, command: cmd.ClearOutput) -> None:
 
     An answer that waits behind it is kept, and given now (F23).
     """
-    session = draft.session
-    active, newest = session.response, latest(session)
-    current = active.head.id if active else newest.response_id if newest else None
-    response_id = command.response_id or current
+    session, newest = draft.session, latest(draft.session)
+    running = newest_answer(session) if command.response_id is None else session.open_response(command.response_id)
+    last = newest.response_id if newest else None
+    response_id = command.response_id or (last if running is None else running.head.id)
     draft.emit(ev.OutputCleared(number=draft.number, count=1, response_id=response_id, asked=True))
-    aside = session.others.get(response_id or "")
-    if aside is not None and aside.aside:
-        cancel_aside(draft, aside, "output_audio_buffer_clear")
-    elif response_id is None or response_id != current:
-        older = session.playouts.get(response_id or "")
-        if older is not None and plays(older, draft.now):
-            cut_history(draft, older)
-    elif active is not None:
+    if running is not None and running.aside:
+        cancel_aside(draft, running, "output_audio_buffer_clear")
+    elif running is not None:
         interrupt(draft, reason="client_cancelled", cause="output_audio_buffer_clear", spares_turns=True)
-    elif newest is not None and plays(newest, draft.now):
-        interrupt_playback(draft, newest, "output_audio_buffer_clear", spares_turns=True)
+    elif newest is not None and response_id == last and newest_answer(session) is None:
+        if plays(newest, draft.now):
+            interrupt_playback(draft, newest, "output_audio_buffer_clear", spares_turns=True)
+    else:
+        _clear_older(draft, response_id)
     if session.turn.deferred:
         promote(draft)
+
+
+def _clear_older(draft: Draft, response_id: str | None) -> None:
+    """Cut an answer that has ended and is not the last one; newer turns are not touched (G32)."""
+    older = draft.session.playouts.get(response_id or "")
+    if older is not None and plays(older, draft.now):
+        cut_history(draft, older)

@@ -273,6 +273,21 @@ def test_naming_a_draining_answer_ends_the_epoch_too() -> None:
     assert ended == [one, two]
 
 
+@rule("H13", "G32")
+def test_clearing_the_sound_of_a_draining_answer_ends_the_epoch_too() -> None:
+    world, one, _, two, new = overlapping()
+    events = world.do(cmd.ClearOutput(attachment=1, response_id=one))
+    assert kinds(events)[0] == "OutputCleared"
+    assert [event.head.id for event in events if isinstance(event, ev.ResponseEnded)] == [one, two]
+    world, one, _, two, new = overlapping()
+    world.produce("Two.", 100)
+    world.finish(new)
+    events = world.do(cmd.ClearOutput(attachment=1))
+    assert only(events, ev.OutputCleared).response_id == one  # the one that still runs
+    assert only(events, ev.ResponseEnded).head.id == one
+    assert kinds(world.do(cmd.ClearOutput(attachment=1, response_id=two))) == ["OutputCleared"]
+
+
 @rule("H13", "G31")
 def test_with_only_a_drain_left_cancel_means_it() -> None:
     world, one, _, _, new = overlapping()

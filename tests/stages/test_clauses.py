@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from antiphon.stages.clauses import ClauseCutter, boundaries
 
+from tests.rules import rule
+
 WORDS = st.sampled_from(
     [
         "Well",
@@ -127,3 +129,14 @@ def test_after_a_flush_a_new_text_begins() -> None:
 def test_limits_are_checked() -> None:
     with pytest.raises(ValueError, match="longest"):
         ClauseCutter(sentence_chars=50, longest=50)
+
+
+@rule("N14")
+def test_the_state_of_a_text_is_its_own_and_dies_with_it() -> None:
+    one, other = ClauseCutter(), ClauseCutter()
+    one.push("Well, I thi")
+    other.push("Well, I thi")
+    said = [*one.push("nk so, yes. "), one.flush()]
+    assert "think so" in "".join(said)
+    assert other.flush().endswith("I thi")  # nothing of the other text came into it
+    assert one.flush() == other.flush() == ""
