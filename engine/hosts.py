@@ -224,6 +224,7 @@ class BaseHost:
                 final=effect.final,
                 frames=frames,
                 model_turn=effect.model_turn,
+                sampling=effect.sampling,
                 turn=effect.turn,
             )
         )

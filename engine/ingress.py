@@ -39,11 +39,16 @@ Refuse = Callable[[Refused, str | None, int | None], None]
 class AppendRequest(Struct, frozen=True, kw_only=True):
     """A piece of sound as a client sent it, base64 undone. `format` None: the session's.
 
+    `frames` are pictures (JPEG or PNG) that the camera took meanwhile, `frames_size` what they weighed on the wire;
+    there may be no sound with them.
+
     `speech` and `probability` are the client's own verdict; `silence_rms` overrides the session's threshold.
     `overlap`, `force_listen` and `force_barge_in` say what is wanted of it during an answer (WIRE 6.4).
     """
 
-    data: bytes
+    data: bytes = b""
+    frames: tuple[bytes, ...] = ()
+    frames_size: int = 0
     format: AudioFormat | None = None
     speech: bool | None = None
     probability: float | None = None
@@ -54,6 +59,11 @@ class AppendRequest(Struct, frozen=True, kw_only=True):
     force_barge_in: bool = False
     event_id: str | None = None
     client_seq: int | None = None
+
+    @property
+    def size(self) -> int:
+        """What it weighs against the session's credit (E12)."""
+        return len(self.data) + self.frames_size
 
 
 Passing = ClientCommand | CloseSession | ReportRefusal
@@ -140,7 +150,7 @@ class Ingress:
 
     def append(self, attachment: int, request: AppendRequest, refuse: Refuse) -> None:
         """Take sound. Over credit or undecodable it is refused at once, and nothing of it is kept."""
-        size = len(request.data)
+        size = request.size
         no_room = self._no_room(size)
         if no_room is not None:
             refuse(no_room, request.event_id, request.client_seq)
@@ -235,6 +245,9 @@ class Ingress:
 
     def _take(self, attachment: int, request: AppendRequest, refuse: Refuse) -> None:
         config = self._runner.session.config
+        if not request.data:
+            self._pictures(attachment, request)
+            return
         source = request.format or config.input_format
         try:
             pcm = decode(request.data, source)
@@ -258,7 +271,8 @@ class Ingress:
             client_seq=request.client_seq,
             size=len(sound),
             sent=0 if sound is pcm else -(-len(pcm) // 2 * self._rate // source.rate),
-            wire_bytes=len(request.data),
+            wire_bytes=request.size,
+            frames=tuple(map(len, request.frames)),
             scored=scored,
             speech=True if detected and scored else _verdict(request, pcm, config.overlap_silence_rms),
             transcript=request.transcript,
@@ -266,7 +280,25 @@ class Ingress:
             force_listen=request.force_listen,
             force_barge_in=request.force_barge_in,
         )
-        self._score(command, sound, refuse, detected=detected)
+        self._score(command, sound, refuse, detected=detected, pictures=b"".join(request.frames))
+
+    def _pictures(self, attachment: int, request: AppendRequest) -> None:
+        """Take pictures without sound: nobody speaks in them, and no detector is asked (E8)."""
+        command = AppendAudio(
+            attachment=attachment,
+            event_id=request.event_id,
+            client_seq=request.client_seq,
+            size=0,
+            wire_bytes=request.size,
+            frames=tuple(map(len, request.frames)),
+            scored=False,
+            speech=False,
+            transcript=request.transcript,
+            overlap=request.overlap,
+            force_listen=request.force_listen,
+            force_barge_in=request.force_barge_in,
+        )
+        self._leave(command, b"".join(request.frames), command.wire_bytes)
 
     def _flush(self, attachment: int, refuse: Refuse) -> None:
         """Send on what the resampler holds: the sound is over, or goes on in another format."""
@@ -278,18 +310,20 @@ class Ingress:
             command = AppendAudio(attachment=attachment, size=len(tail), scored=scored)
             self._score(command, tail, refuse, detected=detected)
 
-    def _score(self, command: AppendAudio, sound: bytes, refuse: Refuse, *, detected: bool) -> None:
+    def _score(
+        self, command: AppendAudio, sound: bytes, refuse: Refuse, *, detected: bool, pictures: bytes = b""
+    ) -> None:
         """Give the append its scores, if the session has server VAD, and its place."""
         if not detected or self._rate != SCORING_RATE:
             if detected and not self._deaf:
                 text = f"Voice activity cannot be told at {self._rate} Hz."
                 refuse(Refused("server_vad_unavailable", text), command.event_id, None)
             self._stream, self._deaf = None, detected
-            self._leave(command, sound, command.wire_bytes)
+            self._leave(command, sound + pictures, command.wire_bytes)
             return
         if self._stream is None:
             self._stream = self._scoring.new_stream()
-        slot = _Slot(command, sound, command.wire_bytes, ready=False)
+        slot = _Slot(command, sound + pictures, command.wire_bytes, ready=False)
         self._slots.append(slot)
         self._waiting_bytes += command.wire_bytes
 
@@ -363,11 +397,12 @@ class Ingress:
         self._runner.post(_known(command), sound, taken=taken, size=size)
 
     def _pump(self) -> None:
-        """Let everything leave that has nothing to wait for any more."""
+        """Let everything leave that has nothing to wait for any more; no sound into a session that ends (E11)."""
         while self._slots and self._slots[0].ready:
             slot = self._slots.popleft()
             self._waiting_bytes -= slot.size
-            self._post(slot.command, slot.sound, slot.size)
+            if not (isinstance(slot.command, AppendAudio) and self._runner.session.closing):
+                self._post(slot.command, slot.sound, slot.size)
 
     def _updated(self) -> None:
         """An update was decided: what came behind it can be understood now, up to the next one."""

@@ -122,9 +122,18 @@ class InlineClient:
         format: AudioFormat | None = None,  # noqa: A002  # the wire's word
         speech: bool | None = None,
         transcript: str | None = None,
+        frames: tuple[bytes, ...] = (),
     ) -> None:
-        """Send sound, in the session's input format unless another is named."""
-        self.attachment.append(AppendRequest(data=data, format=format, speech=speech, transcript=transcript))
+        """Send sound, in the session's input format unless another is named, and what the camera saw meanwhile."""
+        request = AppendRequest(
+            data=data,
+            frames=frames,
+            frames_size=sum(map(len, frames)),
+            format=format,
+            speech=speech,
+            transcript=transcript,
+        )
+        self.attachment.append(request)
 
     def commit(self, *, create_response: bool | None = None, final: bool = True) -> None:
         """Seal the input into a user item."""

@@ -20,12 +20,14 @@ from antiphon.events.commands import (
     StageReport,
     StartRunner,
     Tick,
+    UpdateSession,
 )
 from antiphon.events.effects import AnyEffect
 from antiphon.events.events import (
     AnyEvent,
     AudioDelta,
     AudioReceived,
+    CommandHeld,
     ConfigUpdated,
     ItemCreated,
     ResponseEnded,
@@ -113,7 +115,7 @@ class Runner:
         self._clock = clock
         self._tasks = anyio.create_task_group()
         self._abandoning = abandoning
-        self._window = SoundWindow(session.input.position)
+        self._window = SoundWindow(session.input.received)
         self._desk = Desk(name, host, samples, self._window, self._tasks, self.post)
         self._pending: deque[_Pending] = deque()
         self._waiter: asyncio.Future[None] | None = None
@@ -124,6 +126,7 @@ class Runner:
         self._timer_at = 0
         self._useless_tick_at: int | None = None
         """A deadline for which a tick decided nothing: asking again at once would only spin."""
+        self._waits_for_updates: list[Callable[[], None]] = []
         self._snapshot_seq = head
         self._snapshot_due = False
         self._deciding: Item | None = None
@@ -157,9 +160,9 @@ class Runner:
         """Put a command into the inbox; never waits, never decides before it returns.
 
         `sound` is the bytes that belong to it. `reply` is called once, when the outcome is durable. `prepare`
-        completes the command just before it is decided, `taken` is called right after. `size`: what it weighs
-        against the session's credit. `wanted` False when its turn comes: it is dropped. See `inbox` for who waits
-        behind whom.
+        completes the command just before it is decided, `taken` is called right after, and when no update of the
+        configuration is held back any more. `size`: what it weighs against the session's credit. `wanted` False
+        when its turn comes: it is dropped. See `inbox` for who waits behind whom.
         """
         if self.failure is not None or self._stopped:
             if reply is not None:
@@ -262,7 +265,11 @@ class Runner:
                 self._useless_tick_at = core.next_deadline(session) if type(command) is Tick else None
                 self._answer(item.reply, Outcome())
         if item.taken is not None:
-            item.taken()
+            self._waits_for_updates.append(item.taken)
+        if self._waits_for_updates and not _holds_update(session):
+            waiting, self._waits_for_updates = self._waits_for_updates, []
+            for taken in waiting:
+                taken()
 
     def _unchanged(self) -> bool:
         """Whether the error at hand came out of the deciding, which changes nothing, and somebody can be told."""
@@ -305,6 +312,7 @@ class Runner:
         session = self.session
         self.head += 1
         transaction = Transaction(seq=self.head, term=self.term, at=at, command=command, events=tuple(events))
+        earlier = session.input.stream.earlier
         for event in events:
             core.evolve(session, event, at)
         if session.closing is not None and not self._closing:
@@ -313,7 +321,7 @@ class Runner:
         effects: list[AnyEffect] = []
         for event in events:
             effects += core.react(session, event, self._plugins)
-        writes, shown = self._place(events, sound)
+        writes, shown = self._place(events, sound, earlier)
         entry = published(transaction, shown, session.epoch)
         self._pending.append(_Pending(entry, session.next_number - 1, reply, []))
         self._log.append(self.name, transaction, writes, self._settled)
@@ -321,37 +329,31 @@ class Runner:
             self._desk.execute(effects)
         self._window.trim(session.input.keep_from)
 
-    def _place(self, events: list[AnyEvent], sound: bytes) -> tuple[list[SampleWrite], dict[SampleRef, bytes]]:
-        """Cut the sound of a command into the pieces that its events name."""
+    def _place(
+        self, events: list[AnyEvent], sound: bytes, earlier: frozenset[SampleRef]
+    ) -> tuple[list[SampleWrite], dict[SampleRef, bytes]]:
+        """Cut the bytes of a command into the pieces that its events name; what was held back came `earlier`."""
         writes: list[SampleWrite] = []
         shown: dict[SampleRef, bytes] = {}
         if not sound:
             return writes, shown
         at = 0
         for event in events:
-            if type(event) is AudioDelta:
-                ref = event.ref
+            if isinstance(event, SessionOpened | ConfigUpdated):
+                writes += self._keep(event, sound)
+            for ref in _named(event):
+                if ref in earlier:
+                    continue
                 data = sound if ref.size == len(sound) else sound[at : at + ref.size]
-                shown[ref] = data
-            elif type(event) is AudioReceived:
-                ref = event.ref
-                data = sound if ref.size == len(sound) else sound[at : at + ref.size]
-                self._window.append(ref, data)
-            elif type(event) is ItemCreated:
-                for part in pieces(event.item):
-                    data = sound[at : at + part.size]
-                    at += part.size
-                    if part.ref is not None:
-                        self._window.keep(part.ref, data)
-                        writes.append(SampleWrite(part.ref, data))
-                continue
-            elif isinstance(event, SessionOpened | ConfigUpdated):
-                return self._keep(event, sound), shown
-            else:
-                continue
-            at += ref.size
-            if data:
-                writes.append(SampleWrite(ref, data))
+                at += ref.size
+                if ref.stream == "out":
+                    shown[ref] = data
+                elif ref.stream == "in":
+                    self._window.append(ref, data)
+                else:
+                    self._window.keep(ref, data)
+                if data:
+                    writes.append(SampleWrite(ref, data))
         return writes, shown
 
     def _keep(self, event: SessionOpened | ConfigUpdated, recording: bytes) -> list[SampleWrite]:
@@ -503,3 +505,22 @@ def fault_of(command: AnyCommand) -> ReportFault | None:
 
 def _ends_turn(entry: Published) -> bool:
     return any(type(event) is ResponseEnded for event in entry.transaction.events)
+
+
+def _named(event: AnyEvent) -> tuple[SampleRef, ...]:
+    """Return the places of the bytes that an event speaks of, in the order in which they came."""
+    match event:
+        case AudioDelta(ref=ref):
+            return (ref,)
+        case AudioReceived(ref=ref, frames=frames):
+            return (ref, *frames) if frames else (ref,)
+        case CommandHeld(refs=refs):
+            return refs
+        case ItemCreated(item=item):
+            return tuple(part.ref for part in pieces(item) if part.ref is not None)
+        case _:
+            return ()
+
+
+def _holds_update(session: core.Session) -> bool:
+    return any(isinstance(held.command, UpdateSession) for held in session.input.stream.held)

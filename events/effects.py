@@ -81,6 +81,8 @@ class FeedStage(Effect, frozen=True, kw_only=True):
     generation: int = 0
     tokens: int = 0
     format: AudioFormat
+    sampling: tuple[Sampling, ...] | None = None
+    """Sampling sets that replace the ones before (K3); None: they go on."""
     turn: TurnInput | None = None
 
 

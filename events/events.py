@@ -14,6 +14,7 @@ from .audio import AudioFormat, SampleRef, TextMark
 from .batches import FunctionBatch
 from .commands import (
     AppendAudio,
+    AppendText,
     ClearInput,
     CloseReason,
     CommitInput,
@@ -254,9 +255,11 @@ class AudioReceived(Event, frozen=True, kw_only=True):
     """The one verdict: of the detector if there is one that can tell, else of the client or of the level (E3)."""
     transcript: str | None = None
     buffered: bool = True
-    """False: it is not kept for a commit (silence outside an utterance, or already fed)."""
-    feed: str | None = None
-    """The resident request that hears it at once; None: it is only buffered."""
+    """False: it is not kept for a commit (silence outside an utterance, or given to the model anyway)."""
+    queued: bool = False
+    """True: a model that listens all the time hears it, unit by unit."""
+    force_listen: bool = False
+    """True: the client wants that the model only listens to it (E21)."""
     frames: tuple[SampleRef, ...] = ()
     """Pictures that came with it: one group, which one unit takes (E22)."""
 
@@ -283,6 +286,8 @@ class UnitTaken(Event, frozen=True, kw_only=True):
     final: bool = False
     frames: tuple[SampleRef, ...] = ()
     response_id: str | None = None
+    configuration: int | None = None
+    """The generation of the configuration that the model works by from here on, if it is a new one (K3, L9)."""
 
 
 class UnitsAccepted(Event, frozen=True, kw_only=True):
@@ -318,18 +323,17 @@ class ContinuationDropped(Event, frozen=True, kw_only=True):
     """The planned unit of silence is not given: sound came, or what it should continue is over (G27)."""
 
 
-HeldCommand = AppendAudio | CommitInput | ClearInput | UpdateSession | CreateItem | CreateResponse
+HeldCommand = AppendAudio | AppendText | CommitInput | ClearInput | UpdateSession | CreateItem | CreateResponse
 
 
 class CommandHeld(Event, frozen=True, kw_only=True):
     """A command waits until the units that went before it are accepted (E33, E38, L1), and others behind it.
 
-    `ref` and `frames` are the places of the bytes that came with it.
+    `refs` are the places of the bytes that came with it, in their order: sound and pictures, or parts of an item.
     """
 
     command: HeldCommand
-    ref: SampleRef | None = None
-    frames: tuple[SampleRef, ...] = ()
+    refs: tuple[SampleRef, ...] = ()
 
 
 class HoldEnded(Event, frozen=True, kw_only=True):
@@ -547,6 +551,8 @@ class RequestSubmitted(Event, frozen=True, kw_only=True):
     response_id: str | None
     epoch: int
     turn: int
+    frames: tuple[SampleRef, ...] = ()
+    """Pictures that came with what is to be answered."""
 
 
 class RequestAccepted(Event, frozen=True, kw_only=True):

@@ -5,10 +5,10 @@ from antiphon.events import events as ev
 from antiphon.events import ids
 
 from .draft import Draft
+from .feeding import hand_over_turn, live, resident
 from .options import with_options
-from .phases import LIVE
 from .playback import blocks
-from .state import Request, Session, next_response_number
+from .state import Session, next_response_number
 
 
 def answer(draft: Draft) -> None:
@@ -22,10 +22,11 @@ def answer(draft: Draft) -> None:
 def open_response(
     draft: Draft, options: cmd.ResponseOptions | None = None, request: str | None = None
 ) -> ev.ResponseHead:
-    """Draft the response and its request (G8). `request` names a resident one that exists already.
+    """Draft the response and its request. `request` names a resident one that speaks already.
 
-    Without `options` it takes those that the client reserved for it (G3). An answer that leaves room drains beside
-    it from here on (H4).
+    The response is announced first, and its input handed over then (G8): a request of its own, or for a resident
+    model the units that were committed. Without `options` it takes those that the client reserved for it (G3). An
+    answer that leaves room drains beside it from here on (H4).
     """
     session = draft.session
     chosen = options or session.reserved or cmd.ResponseOptions()
@@ -33,12 +34,29 @@ def open_response(
         draft.emit(ev.ResponseDrains(response_id=session.response.head.id))
         session = draft.session
     head = _head(session, chosen)
-    turn = session.turn.turn
     name = request or _new_request(session, chosen)
     draft.emit(ev.ResponseCreated(number=draft.number, count=1, head=head, request=name, options=chosen))
     if request is None:
-        draft.emit(ev.RequestSubmitted(request=name, response_id=head.id, epoch=session.epoch, turn=turn))
+        _hand_over(draft, session, head, name)
     return head
+
+
+def _hand_over(draft: Draft, before: Session, head: ev.ResponseHead, request: str) -> None:
+    response = draft.session.open_response(head.id)
+    assert response is not None, "it was just opened"
+    if before.resident and not response.aside:
+        hand_over_turn(draft, response)
+        return
+    groups = () if response.aside else before.input.stream.groups
+    draft.emit(
+        ev.RequestSubmitted(
+            request=request,
+            response_id=head.id,
+            epoch=before.epoch,
+            turn=before.turn.turn,
+            frames=tuple(ref for group in groups for ref in group),
+        )
+    )
 
 
 def about_to_speak(session: Session) -> bool:
@@ -48,9 +66,11 @@ def about_to_speak(session: Session) -> bool:
 
 
 def _new_request(session: Session, options: cmd.ResponseOptions) -> str:
-    if options.remember:
-        return ids.turn_request(session.id, session.epoch, session.turn.turn)
-    return ids.aside_request(session.id, session.epoch, next_response_number(session))
+    if not options.remember:
+        return ids.aside_request(session.id, session.epoch, next_response_number(session))
+    if session.resident:
+        return resident(session) or ids.resident_request(session.id, session.epoch)
+    return ids.turn_request(session.id, session.epoch, session.turn.turn)
 
 
 def _head(session: Session, options: cmd.ResponseOptions) -> ev.ResponseHead:
@@ -73,34 +93,6 @@ def _head(session: Session, options: cmd.ResponseOptions) -> ev.ResponseHead:
         tools=config.tools,
         tool_choice=config.tool_choice,
     )
-
-
-def resident(session: Session) -> str | None:
-    """Return the resident request that listens, if there is one."""
-    for name, known in session.requests.items():
-        if known.response_id is None and known.phase in LIVE:
-            return name
-    return None
-
-
-def submit_resident(draft: Draft) -> str:
-    """Return the resident request that listens; draft its submission if there is none.
-
-    It is named after the epoch in which it began, and outlives interruptions of mere playback.
-    """
-    session = draft.session
-    listening = resident(session)
-    if listening is not None:
-        return listening
-    request = ids.resident_request(session.id, session.epoch)
-    draft.emit(ev.RequestSubmitted(request=request, response_id=None, epoch=session.epoch, turn=session.turn.turn))
-    return request
-
-
-def live(session: Session, request: str) -> Request | None:
-    """Return a request that may still produce something; its absence is the fence (DESIGN 3)."""
-    known = session.requests.get(request)
-    return known if known is not None and known.phase in LIVE else None
 
 
 def answers(session: Session, request: str) -> bool:

@@ -5,10 +5,11 @@ from antiphon.events import events as ev
 from antiphon.events import ids
 from antiphon.events.items import FunctionCall
 
-from .answering import answers, live, open_response
+from .answering import answers, open_response
 from .batches import retired
 from .draft import Draft
 from .ending import end_response, final_item
+from .feeding import live
 from .state import Calling, Response, Session, next_item_number
 
 

@@ -9,6 +9,7 @@ from antiphon.events.items import AudioPart, Message, Part, TextPart
 
 from .answering import answer
 from .draft import Draft
+from .feeding import end_input
 from .playback import blocks
 from .refusal import refuse
 from .state import Session
@@ -80,8 +81,9 @@ def commit_input(draft: Draft, command: cmd.CommitInput) -> None:
             "Error committing input audio buffer: buffer too small. Expected at least "
             f"{least}ms of audio, but buffer only has {held_ms:.2f}ms of audio.",
         )
-    held = session.capabilities.input_format.samples(taken.position - taken.start)
-    draft.plugins[session.plugin].check_commit(session.config, samples=held)
+    waiting = taken.stream.waiting if session.auto else taken.position - taken.start
+    samples = session.capabilities.input_format.samples(waiting)
+    draft.plugins[session.plugin].check_commit(session.config, samples=samples)
     wanted = _wanted(session, command)
     asked = command.create_response is True
     full = session.turn.deferred >= session.limits.pending_commits
@@ -112,6 +114,9 @@ def commit_turn(draft: Draft, *, wanted: bool, asked: bool) -> None:
     if _acknowledges(session, draft.now, asked=asked):
         _seal(draft, None, empty=True, overlap_ack=True, no_response=True)
         return
+    if session.auto and session.input.spoken:
+        end_input(draft)
+        session = draft.session
     ref, content = _content(session)
     auto, busy = session.auto, blocks(session, draft.now)
     committed = _seal(

@@ -20,6 +20,7 @@ from antiphon.events.items import (
 
 from . import batches
 from .answering import answer
+from .continuing import wake
 from .draft import Draft
 from .refusal import refuse
 from .state import Session
@@ -30,16 +31,20 @@ _ITEM_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 def create_item(draft: Draft, command: cmd.CreateItem) -> None:
     """Add an item; all checks come before anything is stored (WIRE 7.2)."""
     session = draft.session
-    item = _placed(session, _checked(draft, command.item))
+    item = placed(session, _checked(draft, command.item))
     previous = _place(session, command.previous_item_id)
     most = draft.plugins[session.plugin].tool_batches if session.auto else 0
     batched = isinstance(item, FunctionOutput) and most > 0
     if batched:
         batches.check(session.batches, most)
     draft.emit(ev.ItemCreated(number=draft.number, count=3, item=item, previous_item_id=previous))
-    if isinstance(item, FunctionOutput) and batched:
+    if not isinstance(item, FunctionOutput):
+        return
+    if batched:
         draft.emit(ev.FunctionBatched(batch=batches.numbered(session.batches, item)))
-    elif isinstance(item, FunctionOutput) and draft.session.turn.absorbs:
+    if session.auto:
+        wake(draft)
+    elif draft.session.turn.absorbs:
         answer(draft)
 
 
@@ -79,14 +84,14 @@ def _check_images(session: Session, item: Message) -> None:
         )
 
 
-def _placed(session: Session, item: Item) -> Item:
-    """Return the item with the places that the bytes of its parts get in the `item` stream."""
+def placed(session: Session, item: Item) -> Item:
+    """Return the item with the places that the bytes of its parts get in the `item` stream; it may have them."""
     if not isinstance(item, Message) or not pieces(item):
         return item
     at = session.conversation.attached
     content: list[Part] = []
     for part in item.content:
-        if not isinstance(part, TextPart) and part.size:
+        if not isinstance(part, TextPart) and part.size and part.ref is None:
             part = msgspec.structs.replace(part, ref=SampleRef("item", at, part.size))
             at += part.size
         content.append(part)

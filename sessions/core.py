@@ -16,6 +16,7 @@ from . import (
     draining,
     faults,
     feeding,
+    holding,
     lifecycle,
     listening,
     playing,
@@ -112,6 +113,9 @@ def decide(session: Session, command: cmd.AnyCommand, now: int, plugins: Registr
         _decide_request(draft, command)
     else:
         CONTROLS[type(command)](draft, command)
+    waiting = len(session.input.stream.held)
+    if waiting and draft.events:
+        holding.carry_on(draft, REQUESTS, aborted=waiting if draft.failed else 0)
     return draft.events
 
 
@@ -138,7 +142,9 @@ def _decide_request(draft: Draft, command: cmd.ClientCommand) -> None:
         return
     before = len(draft.events)
     try:
-        REQUESTS[type(command)](draft, command)
+        if not (session.input.stream.held and holding.cut_in(draft, command, REQUESTS)):
+            handler = holding.hold if holding.must_wait(session, command) else REQUESTS[type(command)]
+            handler(draft, command)
     except Refusal as refusal:
         assert len(draft.events) == before, "a refusal must come before the first event"
         draft.emit(refusal.event(draft.number, command.event_id))

@@ -6,9 +6,10 @@ from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.items import AudioPart, Item, ItemReference, Message, counts
 
-from .answering import open_response, resident
+from .answering import open_response
 from .draft import Draft
 from .ending import cancel_aside, interrupt, newest_answer
+from .feeding import resident
 from .models.extras import public
 from .options import with_options
 from .playback import blocks
@@ -112,7 +113,7 @@ def _only_written(session: Session, options: cmd.ResponseOptions) -> bool:
     """Return whether there are new turns of the user, and the model can begin with none of them: it was not seeded
     with a text, and there is no sound in them."""
     unanswered = session.turn.unanswered
-    heard = session.turn.seeded or session.input.unanswered is not None
+    heard = session.turn.seeded or session.input.unanswered is not None or bool(session.input.stream.queue)
     if options.input is not None or not unanswered or heard:
         return False
     entries = session.conversation.entries

@@ -2,7 +2,7 @@
 
 from antiphon.events import commands as cmd
 
-from . import ending, lifecycle
+from . import continuing, ending, lifecycle
 from .answering import open_response
 from .draft import Draft
 from .playback import blocks
@@ -19,8 +19,10 @@ def promote(draft: Draft) -> None:
 
 
 def tick(draft: Draft, command: cmd.Tick) -> None:
-    """Carry out whatever deadline has passed: clean-ups first (M11), then the lease, then blocking playback."""
+    """Carry out whatever deadline has passed: clean-ups first (M11), the lease, blocking playback, then a pause."""
     ending.ask_again(draft)
     lifecycle.tick(draft, command)
     if not draft.events:
         promote(draft)
+    if not draft.events:
+        continuing.tick(draft, command)

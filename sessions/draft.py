@@ -14,10 +14,10 @@ class Draft:
 
     `number` is the number that the next public event must carry. `session` is the state with all drafted
     events folded in: a copy made when it is first asked for, so that a decision which never looks back (the
-    path of a frame) costs no copy.
+    path of a frame) costs no copy. `failed` says that what commands waited for will not come: units were refused.
     """
 
-    __slots__ = ("_base", "_folded", "_work", "events", "now", "number", "plugins")
+    __slots__ = ("_base", "_folded", "_work", "events", "failed", "now", "number", "plugins")
 
     def __init__(self, session: Session, now: int, plugins: Registry) -> None:
         self._base = session
@@ -27,12 +27,25 @@ class Draft:
         self.plugins = plugins
         self.number = session.next_number
         self.events: list[AnyEvent] = []
+        self.failed = False
 
     def emit(self, event: AnyEvent) -> None:
         """Draft an event. A public one must carry `number` (or 0, if its messages are not numbered)."""
         self.events.append(event)
         if isinstance(event, PublicEvent) and event.number:
             self.number += event.count
+
+    def attempt(self) -> "Draft":
+        """Return a draft that goes on where this one stands, to see what comes of something."""
+        other = Draft(self._base, self.now, self.plugins)
+        for event in self.events:
+            other.emit(event)
+        return other
+
+    def adopt(self, other: "Draft") -> None:
+        """Take over what an attempt drafted."""
+        for event in other.events[len(self.events) :]:
+            self.emit(event)
 
     @property
     def session(self) -> Session:

@@ -3,9 +3,9 @@
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 
-from .answering import live
 from .deferring import promote
 from .draft import Draft
+from .feeding import live
 
 
 def stage_gate_opened(draft: Draft, report: cmd.StageGateOpened) -> None:

@@ -7,7 +7,7 @@ from antiphon.events import ids
 from antiphon.events.audio import AudioFormat
 from antiphon.events.items import AudioPart, Message
 
-from . import phases, vad
+from . import fold_units, phases, vad
 from .phases import move
 from .state import Entry, Session, next_item_number
 
@@ -17,17 +17,18 @@ def audio_received(session: Session, event: ev.AudioReceived) -> None:
     before, empty = taken.position, taken.start == taken.position
     taken.position = event.ref.end
     session.started = True
-    if event.feed is not None:
-        taken.fed += 1
+    fold_units.heard(session, event)
     if event.speech:
         taken.speech = True
         taken.spoken += event.ref.size
     else:
         taken.non_speech = True
+    if event.frames and session.sees:
+        taken.speech = True
     if event.transcript:
         taken.transcript += event.transcript
     if not event.buffered:
-        taken.start = taken.position if empty or event.feed is not None else taken.start
+        taken.start = taken.position if empty or event.queued else taken.start
     detection = session.config.turn_detection
     if detection is None or not event.scored:
         return
@@ -61,6 +62,7 @@ def speech_stopped(session: Session, event: ev.SpeechStopped) -> None:
 def input_committed(session: Session, event: ev.InputCommitted) -> None:
     taken = session.input
     count_item(session, event.item_id)
+    fold_units.committed(session, event)
     _empty_input(session, event)
     session.input.text = ""
     if event.overlap_ack:
@@ -69,7 +71,7 @@ def input_committed(session: Session, event: ev.InputCommitted) -> None:
         return
     session.turn.commits += 1
     session.turn.state = "user_committed"
-    if event.ref is not None and not session.auto:
+    if event.ref is not None and not session.resident:
         taken.retained += event.ref.size
         if taken.unanswered is None:
             taken.unanswered = event.ref.start
@@ -80,11 +82,13 @@ def input_cleared(session: Session, event: ev.InputCleared | ev.InputDropped) ->
     session.input.text = ""
     drop_deferred(session)
     let_go(session)
+    fold_units.forget(session)
     if session.turn.state == "user_speaking":
         session.turn.state = "idle"
 
 
 def input_discarded(session: Session, event: ev.InputDiscarded) -> None:
+    fold_units.discarded(session)
     _empty_input(session, event)
     _answer_goes_on(session)
 
@@ -112,6 +116,7 @@ def _empty_input(
 def let_go(session: Session) -> None:
     """Give back the bytes of committed sound: a request has them, or they are called off (E28, F23)."""
     session.input.unanswered, session.input.retained = None, 0
+    fold_units.let_go(session)
 
 
 def drop_deferred(session: Session) -> None:

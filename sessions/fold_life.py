@@ -2,7 +2,7 @@
 
 from antiphon.events import events as ev
 
-from . import phases, vad
+from . import fold_units, phases, vad
 from .batches import retired
 from .fold_input import samples
 from .fold_talk import request_to
@@ -80,10 +80,13 @@ def session_detached(session: Session, event: ev.SessionDetached) -> None:
 def config_updated(session: Session, event: ev.ConfigUpdated) -> None:
     if event.config.turn_detection != session.config.turn_detection:
         vad.reset(session.input.vad, samples(session, session.input.position))
-    before, session.config = session.config.seed, event.config
+    before, listened = session.config.seed, session.auto
+    session.config = event.config
     session.config_generation = event.generation
     _sow(session, before)
     _recorded(session)
+    if session.auto and not listened:
+        fold_units.listen(session)
 
 
 def turn_signalled(session: Session, event: ev.TurnSignalled) -> None:
@@ -121,7 +124,6 @@ def session_closing(session: Session, event: ev.SessionClosing) -> None:
     session.response = None
     session.others.clear()
     # What waited is discarded, with its credit (M9); nothing is heard any more (M19).
-    session.held.clear()
     session.input = Input(position=session.input.position, start=session.input.position)
     if event.control_id is not None:
         outcome = ControlOutcome("close", close_body(event.reason, event.words), lease.attachment, lease.generation)

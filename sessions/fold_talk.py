@@ -6,7 +6,7 @@ from antiphon.events import events as ev
 from antiphon.events.items import AudioPart, Message, TextPart, counts, pieces
 from antiphon.events.metrics import Usage
 
-from . import phases
+from . import fold_units, phases
 from .cleaning import again, joined
 from .fold_calls import call_deleted, output_given, response_called
 from .fold_input import count_item, drop_deferred, let_go
@@ -23,7 +23,9 @@ def item_created(session: Session, event: ev.ItemCreated) -> None:
     count_item(session, item.id)
     session.started = True
     insert(session, item, event.previous_item_id)
-    session.conversation.attached += sum(part.size for part in pieces(item))
+    for part in pieces(item):
+        if part.ref is not None:
+            session.conversation.attached = max(session.conversation.attached, part.ref.end)
     if counts(item):
         session.turn.unanswered += 1
         output_given(session, item)
@@ -139,10 +141,11 @@ def request_submitted(session: Session, event: ev.RequestSubmitted) -> None:
     served = session.served_by(event.request)
     if served is not None and served.aside:
         return  # it answers no turn
-    let_go(session)
     session.turn.gate = None
     if event.response_id is None:
-        session.input.fed = 0
+        session.input.stream.configuration = session.config_generation
+    else:
+        let_go(session)
 
 
 def request_accepted(session: Session, event: ev.RequestAccepted) -> None:
@@ -158,6 +161,8 @@ def request_moved(session: Session, event: ev.RequestFinished | ev.RequestReleas
 def request_to(session: Session, request: str, event: ev.AnyEvent) -> None:
     known = session.requests[request]
     phase: phases.RequestPhase = move(phases.REQUEST, known.phase, event)
+    if known.response_id is None and known.phase in phases.LIVE and phase not in phases.LIVE:
+        fold_units.lose(session)
     if phase == "gone":
         del session.requests[request]
     else:

@@ -1,23 +1,128 @@
-"""What the events of a resident model's input change: units, continuations, commands that wait for units."""
+"""What the events of a resident model's input change: its buffer, units, continuations, commands that wait."""
 
 from msgspec.structs import replace
 
 from antiphon.events import events as ev
-from antiphon.events.audio import SampleRef
 
-from .state import Continuation, Held, Session, Span, Stream, Unit
+from .state import Continuation, Group, Session, Span, Stream, Unit
+
+# -- sound on its way ----------------------------------------------------------------------------------------
+
+
+def heard(session: Session, event: ev.AudioReceived) -> None:
+    """Keep sound and pictures where the model, or the next commit, finds them."""
+    stream = session.input.stream
+    if event.frames:
+        stream.shown = max(stream.shown, event.frames[-1].end)
+        if event.queued or event.buffered:
+            (stream.groups if event.queued else stream.pictures).append(event.frames)
+    if event.queued:
+        push(stream.queue, span_of(event), merge=session.capabilities.chunk_period_ms is not None)
+    elif session.resident:
+        push(stream.buffer, span_of(event), merge=True)
+        while stream.buffer and stream.buffer[0].end <= session.input.start:
+            del stream.buffer[0]
+
+
+def span_of(event: ev.AudioReceived) -> Span:
+    """Return the sound of an event and its flags (E21)."""
+    return Span(event.ref.start, event.ref.end, event.speech, event.force_listen)
+
+
+def push(queue: list[Span], span: Span, *, merge: bool) -> None:
+    """Add sound at the end. `merge`: it may become one with what lies before it."""
+    if span.start == span.end:
+        return
+    last = queue[-1] if queue and merge else None
+    if last is not None and (last.end, last.speech, last.force_listen, last.final) == (
+        span.start,
+        span.speech,
+        span.force_listen,
+        False,
+    ):
+        queue[-1] = Span(last.start, span.end, span.speech, span.force_listen)
+    else:
+        queue.append(span)
+
+
+def committed(session: Session, event: ev.InputCommitted) -> None:
+    """Retain what is committed for its answer; what a listening model was not given by now it never is (E35)."""
+    stream = session.input.stream
+    if session.auto:
+        _forget(stream.queue, stream.groups)
+    elif not event.empty:
+        stream.queue += _behind(stream.buffer, session.input.start) if event.ref is not None else []
+        stream.groups += stream.pictures
+    _forget(stream.buffer, stream.pictures)
+
+
+def _behind(spans: list[Span], start: int) -> list[Span]:
+    """Return what of `spans` lies at or behind `start`."""
+    return [replace(span, start=max(span.start, start)) for span in spans if span.end > start]
+
+
+def discarded(session: Session) -> None:
+    """Forget what is not committed (F16)."""
+    stream = session.input.stream
+    _forget(stream.buffer, stream.pictures)
+    if session.auto:
+        _forget(stream.queue, stream.groups)
+
+
+def forget(session: Session) -> None:
+    """Forget all that was not handed over; what was goes on (E28)."""
+    stream = session.input.stream
+    _forget(stream.buffer, stream.pictures)
+    _forget(stream.queue, stream.groups)
+
+
+def let_go(session: Session) -> None:
+    """Forget what is committed and was not handed over."""
+    stream = session.input.stream
+    _forget(stream.queue, stream.groups)
+
+
+def _forget(spans: list[Span], groups: list[Group]) -> None:
+    spans.clear()
+    groups.clear()
+
+
+def listen(session: Session) -> None:
+    """The model hears everything from here on: what was kept for a commit, too."""
+    taken, stream = session.input, session.input.stream
+    stream.queue += _behind(stream.buffer, taken.start)
+    stream.groups += stream.pictures
+    _forget(stream.buffer, stream.pictures)
+    taken.start = taken.position
+
+
+# -- units ---------------------------------------------------------------------------------------------------
 
 
 def unit_taken(session: Session, event: ev.UnitTaken) -> None:
     stream = session.input.stream
     stream.operation = event.operation
+    if event.configuration is not None:
+        stream.configuration = event.configuration
     stream.in_flight.append(Unit(event, session.now))
     _take(stream.queue, sum(ref.size for ref in event.refs))
     if event.frames:
         del stream.groups[0]
+    if event.final:
+        stream.groups.clear()  # there is no unit left that they could go with (E22)
     going = stream.continuation
-    if event.kind == "silence" and going is not None:
-        stream.continuation = replace(going, count=going.count + 1, due=None)
+    if going is not None:
+        stream.continuation = _went_on(session, going, event)
+
+
+def _went_on(session: Session, going: Continuation, event: ev.UnitTaken) -> Continuation:
+    """Count a unit of silence; sound ends the pace of silence (G28)."""
+    if event.kind != "silence" or going.due is None:
+        return replace(going, due=None, paced=None)
+    late_us = session.now - going.due
+    sound = session.capabilities.input_format
+    period_us = sound.samples(event.pad) * 1_000_000 // sound.rate
+    return replace(going, count=going.count + 1, due=None, paced=going.due if late_us <= period_us else session.now)
 
 
 def _take(queue: list[Span], size: int) -> None:
@@ -71,37 +176,42 @@ def continuation_planned(session: Session, event: ev.ContinuationPlanned) -> Non
     stream = session.input.stream
     going = stream.continuation
     count = going.count if going is not None and going.owner == event.owner else 0
-    stream.continuation = Continuation(event.request, event.owner, count, event.due)
+    paced = going.paced if going is not None else None
+    stream.continuation = Continuation(event.request, event.owner, count, event.due, paced)
 
 
 def continuation_dropped(session: Session, _event: ev.ContinuationDropped) -> None:
     stream = session.input.stream
-    if stream.continuation is not None:
-        stream.continuation = replace(stream.continuation, due=None)
+    assert stream.continuation is not None, "there is a plan"
+    stream.continuation = replace(stream.continuation, due=None)
+
+
+# -- commands that wait --------------------------------------------------------------------------------------
 
 
 def command_held(session: Session, event: ev.CommandHeld) -> None:
-    session.held.append(Held(event.command, event.ref, event.frames))
+    stream = session.input.stream
+    stream.held.append(event)
+    for ref in event.refs:
+        if ref.stream == "img":
+            stream.shown = ref.end
+        elif ref.stream == "item":
+            session.conversation.attached = ref.end
 
 
 def hold_ended(session: Session, _event: ev.HoldEnded) -> None:
-    del session.held[0]
+    del session.input.stream.held[0]
 
 
-def forget_stream(session: Session) -> None:
-    """Drop what waits for a resident model; what was handed over goes on (E28)."""
-    session.input.stream.queue.clear()
-    session.input.stream.groups.clear()
+# -- the end -------------------------------------------------------------------------------------------------
 
 
-def lose_stream(session: Session) -> None:
-    """Begin anew: the request is gone, and with it all that was on its way (A5)."""
+def lose(session: Session) -> None:
+    """The request is gone, and with it all that was on its way; the next one begins to count anew (A5)."""
     stream = session.input.stream
     stream.in_flight.clear()
     stream.seq = stream.turn_seq = 0
     stream.anchor = stream.continuation = None
-
-
-def sound(start: int, size: int) -> SampleRef:
-    """Return the place of sound in the `in` stream."""
-    return SampleRef("in", start, size)
+    # What was said over the dead answer is ordinary input now (F17).
+    stream.queue = [replace(span, force_listen=False) if span.force_listen else span for span in stream.queue]
+    stream.buffer = [replace(span, force_listen=False) if span.force_listen else span for span in stream.buffer]

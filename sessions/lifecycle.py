@@ -9,6 +9,7 @@ from antiphon.events.config import ConfigPatch, merged, overlap_policy
 from .checking import asked_of_the_model, check_config
 from .draft import Draft
 from .ending import close, close_if_free, end_response
+from .feeding import give_back
 from .phases import LIVE
 from .playback import playing
 from .refusal import refuse
@@ -256,6 +257,8 @@ def start_runner(draft: Draft, command: cmd.StartRunner) -> None:
     lost = tuple(session.requests)
     forgotten = _memory_lost(session)
     epoch = session.epoch + (1 if lost and session.phase == "open" else 0)
+    if not forgotten:
+        give_back(draft)
     draft.emit(ev.EngineRestarted(term=command.term, wall_us=command.wall_us, epoch=epoch, lost=lost))
     if session.phase == "closing":
         close(draft)

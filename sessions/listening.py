@@ -10,10 +10,10 @@ from antiphon.events.audio import SampleRef
 
 from . import vad
 from .acknowledging import acknowledges
-from .answering import resident, submit_resident
 from .committing import commit_turn, stop_speech, tell_silence
 from .draft import Draft
-from .ending import interrupt
+from .ending import interrupt, live_requests
+from .feeding import hear
 from .overlap import Judgement, Situation, Starts, judge
 from .playback import in_progress
 from .refusal import Refusal, refuse
@@ -34,18 +34,30 @@ class _Heard(Struct):
     starts: Starts = "unknown"
     changes: tuple[vad.Change, ...] = ()
     opens: bool = False
+    force_listen: bool = False
+    vision: bool = False
     judged: Judgement | None = None
-
-    @property
-    def barges(self) -> bool:
-        """Whether it interrupts."""
-        return self.judged is not None and self.judged.row.action == "barge_in"
 
 
 def append_audio(draft: Draft, command: cmd.AppendAudio) -> None:
-    """Take sound: keep it, feed it, find turns in its scores, and judge it if it comes during an answer."""
+    """Take sound and pictures as they come."""
+    check_append(draft, command)
+    take(draft, command, pictures(draft.session, command))
+
+
+def pictures(session: Session, command: cmd.AppendAudio) -> tuple[SampleRef, ...]:
+    """Return the places of the pictures that came with an append."""
+    at = session.input.stream.shown
+    refs: list[SampleRef] = []
+    for size in command.frames:
+        refs.append(SampleRef("img", at, size))
+        at += size
+    return tuple(refs)
+
+
+def take(draft: Draft, command: cmd.AppendAudio, frames: tuple[SampleRef, ...]) -> None:
+    """Keep sound, let the model hear it, find turns in its scores, and judge it if it comes during an answer."""
     session = draft.session
-    _check_append(draft, session, command)
     heard = _hear(session, command, draft.now)
     if (command.force_barge_in or command.overlap == "barge_in") and not session.capabilities.supports_barge_in:
         refusal = Refusal("barge_in_unsupported", "This model cannot be interrupted; the sound is taken.")
@@ -53,39 +65,76 @@ def append_audio(draft: Draft, command: cmd.AppendAudio) -> None:
     if heard.judged is not None and heard.judged.forgets:
         _forget(draft, session, command, heard)
     elif session.auto:
-        # What interrupts is told first: the sound that cut in belongs to the request that hears it (F17).
-        listens = None if heard.barges else resident(session)
-        _announce(draft, session, heard)
-        _receive(draft, command, heard, feed=listens or submit_resident(draft), keep=False)
+        _listen(draft, session, command, heard, frames)
     else:
         keep = _kept(session, heard)
         quiet = not keep and not session.input.non_speech and heard.judged is None
-        _receive(draft, command, heard, feed=None, keep=keep)
+        draft.emit(_received(command, heard, frames, keep=keep))
         _announce(draft, session, heard)
         if quiet:
             tell_silence(draft)
 
 
-def _check_append(draft: Draft, session: Session, command: cmd.AppendAudio) -> None:
+def _listen(
+    draft: Draft, session: Session, command: cmd.AppendAudio, heard: _Heard, frames: tuple[SampleRef, ...]
+) -> None:
+    """Let a model that listens all the time hear it, unless it is deferred (F16)."""
+    # What interrupts is told first: the sound that cut in belongs to the request that hears it (F17).
+    before = len(draft.events)
+    _announce(draft, session, heard)
+    told = len(draft.events) > before
+    event = _received(command, heard, frames, queued=True)
+    current = draft.session if told else session
+    draft.emit(event)
+    if heard.judged is None or not heard.judged.row.defer:
+        hear(draft, current, event)
+
+
+def check_append(draft: Draft, command: cmd.AppendAudio) -> None:
+    """Refuse what the model cannot take (E6), and what there is no credit for (E12).
+
+    Raises:
+        Refusal: `invalid_input_modality` or `input_backpressure`, or as the model says.
+    """
+    session = draft.session
     if not session.capabilities.supports_input_append:
         refuse("invalid_input_modality", "This model takes no audio while the user talks.", "audio")
+    if command.frames or "video" in session.capabilities.required_input_modalities:
+        _check_frames(session, command)
     samples = command.sent or session.capabilities.input_format.samples(command.size)
     draft.plugins[session.plugin].check_append(
         session.config, samples=samples, frames=len(command.frames), speech=command.speech
     )
     limit = session.limits.input_bytes
-    if session.input.reserved + max(command.size, command.wire_bytes) > limit:
+    size = command.size + sum(command.frames) if command.frames else command.size
+    if session.input.reserved + max(size, command.wire_bytes) > limit:
         refuse(
             "input_backpressure",
             f"More than {limit} bytes of audio are waiting; commit or clear the input, or wait for the answer.",
         )
 
 
+def _check_frames(session: Session, command: cmd.AppendAudio) -> None:
+    required, optional = (
+        session.capabilities.required_input_modalities,
+        session.capabilities.optional_input_modalities,
+    )
+    if not command.frames:
+        refuse("invalid_input_modality", "This model needs video with every append.", "video_frames")
+    if "video" not in required and "video" not in optional:
+        refuse("invalid_input_modality", "This model takes no video.", "video_frames")
+    if command.size == 0 and "audio" in required:
+        refuse("invalid_input_modality", "This model takes video only with audio.", "audio")
+    if command.size and "audio" not in required and "audio" not in optional:
+        refuse("invalid_input_modality", "This model takes no audio.", "audio")
+
+
 def _hear(session: Session, command: cmd.AppendAudio, now: int) -> _Heard:
     taken = session.input
     detection = session.config.turn_detection if command.scored else None
     ms = session.capabilities.input_format.ms(command.size)
-    heard = _Heard(taken.position, ms, detection is not None, command.speech)
+    heard = _Heard(taken.position, ms, detection is not None, command.speech, force_listen=command.force_listen)
+    heard.vision = bool(command.frames) and session.sees
     if detection is not None:
         heard.speech, heard.starts = taken.phase == "speaking", "no"
         if command.scores:
@@ -118,7 +167,7 @@ def _judge(session: Session, command: cmd.AppendAudio, heard: _Heard) -> Judgeme
         forced=command.force_barge_in,
         held=command.force_listen,
         speech=heard.speech,
-        vision=False,
+        vision=heard.vision,
         policy=config.overlap_policy,
         starts=heard.starts,
         acknowledges=acknowledges(command.transcript),
@@ -140,29 +189,36 @@ def _kept(session: Session, heard: _Heard) -> bool:
     """
     if heard.detected or session.dialect != "duplex":
         return True
-    return heard.speech or session.input.phase != "silent"
+    return heard.speech or heard.vision or session.input.phase != "silent"
 
 
-def _receive(draft: Draft, command: cmd.AppendAudio, heard: _Heard, *, feed: str | None, keep: bool) -> None:
-    draft.emit(
-        ev.AudioReceived(
-            ref=SampleRef("in", heard.position, command.size),
-            wire_bytes=command.wire_bytes,
-            scores=command.scores,
-            lead=command.lead,
-            scored=command.scored,
-            speech=heard.speech,
-            transcript=command.transcript,
-            buffered=keep,
-            feed=feed,
-        )
+def _received(
+    command: cmd.AppendAudio,
+    heard: _Heard,
+    frames: tuple[SampleRef, ...] = (),
+    *,
+    queued: bool = False,
+    keep: bool = False,
+) -> ev.AudioReceived:
+    return ev.AudioReceived(
+        ref=SampleRef("in", heard.position, command.size),
+        wire_bytes=command.wire_bytes,
+        scores=command.scores,
+        lead=command.lead,
+        scored=command.scored,
+        speech=heard.speech,
+        transcript=command.transcript,
+        buffered=keep,
+        queued=queued,
+        force_listen=heard.force_listen if heard.judged is None else heard.judged.force_listen,
+        frames=frames,
     )
 
 
 def _forget(draft: Draft, session: Session, command: cmd.AppendAudio, heard: _Heard) -> None:
     """Take sound that is no turn of the user, and forget what it belonged to (F16)."""
     speaking = session.input.phase == "speaking"
-    _receive(draft, command, heard, feed=None, keep=False)
+    draft.emit(_received(command, heard))
     _overlap(draft, session, heard)
     if speaking:
         stop_speech(draft, heard.position // session.capabilities.input_format.width)
@@ -283,6 +339,10 @@ def barge_in(draft: Draft, _command: cmd.BargeIn) -> None:
 
 def _void(draft: Draft, cause: str) -> None:
     """Begin a new epoch if there is input to drop; an idle session has nothing that could end (G30, DESIGN 5.1)."""
-    taken = draft.session.input
-    if taken.position > taken.start or taken.stream.queue:
-        draft.emit(ev.Interrupted(epoch=draft.session.epoch + 1, cause=cause, requests=()))
+    session = draft.session
+    taken = session.input
+    flying = bool(taken.stream.in_flight)
+    if flying or taken.position > taken.start or taken.stream.queue:
+        # The request that has units under way cannot forget them: it ends with its epoch (E29).
+        requests = live_requests(session) if flying else ()
+        draft.emit(ev.Interrupted(epoch=session.epoch + 1, cause=cause, requests=requests))

@@ -13,8 +13,8 @@ from .view import prompt
 def react(session: Session, event: ev.AnyEvent, plugins: Registry = REGISTRY) -> list[fx.AnyEffect]:
     """Return the effects of `event`; `session` is the state behind the whole transaction."""
     match event:
-        case ev.AudioReceived(feed=str() as request, ref=ref):
-            return [_fed(session, request, ref, plugins)]
+        case ev.UnitTaken():
+            return [_feed(session, event, plugins)]
         case ev.RequestSubmitted():
             return [_submit(session, event, plugins)]
         case (
@@ -33,46 +33,67 @@ def react(session: Session, event: ev.AnyEvent, plugins: Registry = REGISTRY) ->
             return []
 
 
-def _fed(session: Session, request: str, ref: SampleRef, plugins: Registry) -> fx.FeedStage:
-    count = session.input.fed
-    samples = session.capabilities.input_format.samples(ref.size)
+def _feed(session: Session, event: ev.UnitTaken, plugins: Registry) -> fx.FeedStage:
+    response = session.response if event.response_id is None else session.open_response(event.response_id)
+    last = event.response_id is not None and event.final
+    plugin = plugins[session.plugin]
+    size = event.pad + sum(ref.size for ref in event.refs)
+    samples = session.capabilities.input_format.samples(size)
     return fx.FeedStage(
-        request=request,
-        operation=count,
-        seq=count,
-        turn_seq=count,
-        refs=(ref,),
+        request=event.request,
+        operation=event.operation,
+        seq=event.seq,
+        turn_seq=event.turn_seq,
+        refs=event.refs,
+        pad=event.pad,
+        kind=event.kind,
+        speech=event.speech,
+        force_listen=event.force_listen,
+        final=event.final,
+        frames=event.frames,
+        model_turn=event.turn,
         batches=session.batches.pending,
         generation=session.batches.generation,
-        tokens=plugins[session.plugin].budget(session.config, samples=samples, frames=0, first=count == 1),
-        format=session.config.output_format,
+        tokens=plugin.budget(session.config, samples=samples, frames=len(event.frames), first=event.seq == 1),
+        format=response.head.output_format if response is not None else session.config.output_format,
+        sampling=None if event.configuration is None else plugin.sampling(session.config),
+        turn=_turn(session, event.response_id, event.turn, plugins) if last else None,
     )
 
 
 def _submit(session: Session, event: ev.RequestSubmitted, plugins: Registry) -> fx.SubmitToStage:
+    payload = _turn(session, event.response_id, event.turn, plugins, event.frames)
+    return fx.SubmitToStage(request=event.request, payload=payload)
+
+
+def _turn(
+    session: Session,
+    response_id: str | None,
+    turn: int,
+    plugins: Registry,
+    frames: tuple[SampleRef, ...] = (),
+) -> fx.TurnInput:
     config, plugin = session.config, plugins[session.plugin]
-    response = session.open_response(event.response_id) if event.response_id is not None else None
+    response = session.open_response(response_id) if response_id is not None else None
     if response is not None:
         config = with_options(config, response.options)
-    return fx.SubmitToStage(
-        request=event.request,
-        payload=fx.TurnInput(
-            session=session.id,
-            response_id=event.response_id,
-            items=plugin.prompt(config, prompt(session, response.options.input if response else None)),
-            instructions=config.instructions,
-            speaks=config.speaks,
-            format=config.output_format,
-            voice=config.voice,
-            speed=config.speed,
-            max_output_tokens=config.max_output_tokens,
-            temperature=config.temperature,
-            seed=event.epoch * 1000 + event.turn,
-            sampling=plugin.sampling(config),
-            extras=config.extras,
-            ref_audio=config.ref_audio.ref if config.ref_audio is not None else None,
-            context=session.context,
-            tools=config.tools,
-            tool_choice=config.tool_choice,
-        ),
+    return fx.TurnInput(
+        session=session.id,
+        response_id=response_id,
+        items=plugin.prompt(config, prompt(session, response.options.input if response else None)),
+        instructions=config.instructions,
+        speaks=config.speaks,
+        format=config.output_format,
+        voice=config.voice,
+        speed=config.speed,
+        max_output_tokens=config.max_output_tokens,
+        temperature=config.temperature,
+        seed=session.epoch * 1000 + turn,
+        sampling=plugin.sampling(config),
+        extras=config.extras,
+        frames=frames,
+        ref_audio=config.ref_audio.ref if config.ref_audio is not None else None,
+        context=session.context,
+        tools=config.tools,
+        tool_choice=config.tool_choice,
     )

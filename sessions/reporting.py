@@ -4,18 +4,22 @@ from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.items import AudioPart, Item, Message
 
-from .answering import live, open_response
 from .draft import Draft
-from .ending import close, close_if_free, end_response, interrupt
+from .ending import close, close_if_free, end_response
+from .feeding import accept, give_back, go_on, live
 from .lifecycle import begin_close
-from .segments import MODEL_LISTENS, tell_listening
+from .segments import MODEL_LISTENS, answer_next, tell_listening
 
 
 def stage_accepted(draft: Draft, report: cmd.StageAccepted) -> None:
-    """Note that the stage has the request."""
-    known = live(draft.session, report.request)
-    if known is not None and known.phase == "submitted":
+    """Note that the stage has the request, or units of it."""
+    session = draft.session
+    known = live(session, report.request)
+    if known is None:
+        return
+    if known.phase == "submitted":
         draft.emit(ev.RequestAccepted(request=report.request))
+    accept(draft, session, report.operation)
 
 
 def stage_transcribed(draft: Draft, report: cmd.StageTranscribed) -> None:
@@ -52,6 +56,8 @@ def stage_finished(draft: Draft, report: cmd.StageFinished) -> None:
     if known is None:
         return
     response = session.served_by(report.request)
+    if known.response_id is None and session.capabilities.supports_reencode_context:
+        give_back(draft)
     draft.emit(ev.RequestFinished(request=report.request, abort=report.abort))
     if response is not None:
         if report.silent:
@@ -64,10 +70,9 @@ def stage_finished(draft: Draft, report: cmd.StageFinished) -> None:
             usage=report.usage,
             costs=report.costs,
         )
-        if session.turn.deferred and not response.aside and draft.session.response is None:
-            open_response(draft)
     if known.response_id is None:
         renew(draft)
+    answer_next(draft)
 
 
 def stage_failed(draft: Draft, report: cmd.StageFailed) -> None:
@@ -132,6 +137,8 @@ def _forgotten(draft: Draft, request: str, message: str) -> None:
         return
     known = live(session, request)
     if known is not None:
+        if known.response_id is None and session.capabilities.supports_reencode_context:
+            give_back(draft)
         _fail(draft, request, "runtime_data_plane_stream_failed", message)
     draft.emit(ev.RequestReleased(request=request))
     if known is not None and known.response_id is None:
@@ -151,8 +158,9 @@ def resident_lost(draft: Draft) -> None:
 
 
 def renew(draft: Draft) -> None:
-    """Begin a new epoch because the resident request of this one has ended: its name is used up (A10)."""
-    if draft.session.response is None:
-        draft.emit(ev.Interrupted(epoch=draft.session.epoch + 1, cause="resident_ended", requests=()))
-    else:  # of a turn, from before `auto_response` was switched on: it cannot go on in the new epoch
-        interrupt(draft, reason="client_cancelled", cause="resident_ended", asked=False, spares_turns=True)
+    """Begin a new epoch because the resident request of this one has ended: its name is used up (A10).
+
+    A session that listens all the time goes on with the sound that is there.
+    """
+    draft.emit(ev.Interrupted(epoch=draft.session.epoch + 1, cause="resident_ended", requests=()))
+    go_on(draft)

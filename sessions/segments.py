@@ -5,9 +5,10 @@ from antiphon.events import events as ev
 from antiphon.events.metrics import StageCost, Usage
 
 from . import continuing
-from .answering import live, open_response
+from .answering import open_response
 from .draft import Draft
 from .ending import end_response
+from .feeding import accept, live
 from .state import Response, Session
 
 MODEL_LISTENS = "model_listen"
@@ -21,9 +22,11 @@ def segment_finished(draft: Draft, report: cmd.StageSegmentFinished) -> None:
     A decision about another turn than the one that is answered is ignored (G14). A model with a request for each
     turn has nothing to hear on with: if it listens, it stays silent, and its request ends (G29, G45).
     """
-    known = live(draft.session, report.request)
+    session = draft.session
+    known = live(session, report.request)
     if known is None:
         return
+    accept(draft, session, report.operation)
     note(draft, report.request, report.costs, report.usage)
     session = draft.session
     response = session.served_by(report.request)
@@ -39,8 +42,6 @@ def segment_finished(draft: Draft, report: cmd.StageSegmentFinished) -> None:
 
 def _without_answer(draft: Draft, session: Session, report: cmd.StageSegmentFinished) -> None:
     """Nobody is being answered: the model listens on, needs time, or had nothing to say (G14, G18, G19)."""
-    if session.response is not None:
-        return  # an answer of another request, from before the mode was changed
     if report.buffering:
         _beat(draft, report.reason or MODEL_LISTENS, model=False, buffering=True)
     elif report.decision == "speak":
@@ -61,7 +62,11 @@ def _in_answer(draft: Draft, session: Session, response: Response, report: cmd.S
     """The model pauses in its answer, or has done with it; while it may go on nothing is told (WIRE 6.8)."""
     if report.buffering:
         return
-    if report.decision == "end_of_turn":
+    if report.decision == "end_of_turn" and not session.auto:
+        continuing.stop(draft)
+        end_response(draft, response, "completed")
+        answer_next(draft)
+    elif report.decision == "end_of_turn":
         yield_turn(draft, response, report.reason or MODEL_LISTENS)
     elif continuing.left(draft) > 0:
         continuing.offer(draft, report.request)
@@ -76,8 +81,13 @@ def yield_turn(draft: Draft, response: Response, reason: str, *, model: bool = T
     continuing.stop(draft)
     tell_listening(draft, reason, response.head.id, model=model)
     end_response(draft, response, "completed")
+    answer_next(draft)
+
+
+def answer_next(draft: Draft) -> None:
+    """Answer what waited behind a response that has ended."""
     session = draft.session
-    if session.turn.deferred and not response.aside and session.response is None:
+    if session.phase == "open" and session.turn.deferred and session.response is None:
         open_response(draft)
 
 

@@ -8,6 +8,7 @@ from antiphon.events.items import Message
 from .answering import about_to_speak, answers, open_response
 from .draft import Draft
 from .ending import end_response
+from .feeding import accept
 from .measuring import shows_costs
 from .playback import cursor
 from .state import Response, Session
@@ -18,6 +19,7 @@ def stage_produced(draft: Draft, report: cmd.StageProduced) -> None:
     session = draft.session
     if not answers(session, report.request):
         return
+    accept(draft, session, report.operation)
     response = session.served_by(report.request)
     if report.model_turn is not None and session.requests[report.request].response_id is None:
         if not (report.text or report.size) or not _keeps_up(draft, response, report.model_turn):

@@ -15,14 +15,14 @@ from antiphon.events.audio import AudioFormat, SampleRef, TextMark
 from antiphon.events.commands import CloseReason, ResponseOptions
 from antiphon.events.config import Capabilities, Dialect, Limits, SessionConfig
 from antiphon.events.context import ContextTurn
-from antiphon.events.events import Basis, HeldCommand, ResponseHead, TurnState, UnitTaken
+from antiphon.events.events import Basis, CommandHeld, ResponseHead, TurnState, UnitTaken
 from antiphon.events.items import FunctionCall, Item, ItemStatus, Message
 from antiphon.events.metrics import StageCost, Usage
 
 from .batches import Batches
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 9
+STATE_VERSION = 10
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
@@ -115,56 +115,90 @@ class Unit(Struct, frozen=True):
     @property
     def size(self) -> int:
         """Bytes of the `in` and `img` streams that it holds."""
-        return sum(ref.size for ref in self.taken.refs) + sum(ref.size for ref in self.taken.frames)
+        return _size(self.taken.refs) + _size(self.taken.frames)
 
 
 class Continuation(Struct, frozen=True):
-    """Units of silence for a model that paused (G25). `count` were given to `owner`; the next is given at `due`."""
+    """Units of silence for a model that paused (G25). `count` were given to `owner`; the next is given at `due`.
+
+    `paced` is when the last one was due, or came, if that was more than a unit too late; None: sound came since.
+    """
 
     request: str
     owner: str
     count: int = 0
     due: int | None = None
+    paced: int | None = None
+
+
+Group = tuple[SampleRef, ...]
+"""Pictures that came with one append."""
 
 
 class Stream(Struct):
     """The input of a resident model, unit by unit (E16-E22, N28).
 
-    `queue` is what waits to become units, oldest first, `groups` the pictures, one group for each unit. `seq` and
-    `turn_seq` (in the model turn `turn`) number the last accepted unit, `operation` the last one taken. `anchor` is
-    when the last accepted one was handed over (G28).
+    `buffer` is what is not committed in a session of turns, `queue` what may become units, oldest first; `pictures`
+    and `groups` are what came with them. `seq` and `turn_seq` (in the model turn `turn`) number the last accepted
+    unit, `operation` the last one taken. `configuration` is the generation that the model knows. `anchor` is when
+    the last accepted one was handed over (G28). `held` are commands that wait until nothing is in flight. `shown`
+    is the length of the `img` stream.
     """
 
+    buffer: list[Span] = field(default_factory=list[Span])
+    pictures: list[Group] = field(default_factory=list[Group])
     queue: list[Span] = field(default_factory=list[Span])
-    groups: list[tuple[SampleRef, ...]] = field(default_factory=list[tuple[SampleRef, ...]])
+    groups: list[Group] = field(default_factory=list[Group])
+    held: list[CommandHeld] = field(default_factory=list[CommandHeld])
+    shown: int = 0
     in_flight: list[Unit] = field(default_factory=list[Unit])
     operation: int = 0
     seq: int = 0
     turn: int = 0
     turn_seq: int = 0
+    configuration: int = 0
     anchor: int | None = None
     continuation: Continuation | None = None
 
     @property
-    def reserved(self) -> int:
-        """Bytes that wait or are not accepted yet (E13)."""
+    def waiting(self) -> int:
+        """Bytes of sound that are no unit yet."""
         size = 0
         for span in self.queue:
             size += span.end - span.start
-        for unit in self.in_flight:
-            size += unit.size
-        for group in self.groups:
-            for ref in group:
-                size += ref.size
         return size
 
+    @property
+    def reserved(self) -> int:
+        """Bytes that wait for the model or are not accepted yet, and all pictures that are kept (E13)."""
+        size = self.waiting
+        for unit in self.in_flight:
+            size += unit.size
+        for held in self.held:
+            size += _size(held.refs)
+        for groups in (self.pictures, self.groups):
+            for group in groups:
+                size += _size(group)
+        return size
 
-class Held(Struct, frozen=True):
-    """A command that waits for units in flight, and the places of its bytes (E38)."""
+    @property
+    def oldest(self) -> int | None:
+        """The first byte of the `in` stream that waits for the model or was not accepted; None: there is none."""
+        starts = [span.start for span in self.queue[:1]]
+        starts += [ref.start for unit in self.in_flight for ref in unit.taken.refs[:1]]
+        return min(starts, default=None)
 
-    command: HeldCommand
-    ref: SampleRef | None = None
-    frames: tuple[SampleRef, ...] = ()
+    @property
+    def earlier(self) -> frozenset[SampleRef]:
+        """The places of bytes that came already, with commands that wait."""
+        return frozenset(ref for held in self.held for ref in held.refs) if self.held else NO_PLACES
+
+
+NO_PLACES: frozenset[SampleRef] = frozenset()
+
+
+def _size(refs: Group) -> int:
+    return sum(ref.size for ref in refs)
 
 
 class Input(Struct):
@@ -187,14 +221,23 @@ class Input(Struct):
     transcript: str = ""
     text: str = ""
     overlap_ms: int = 0
-    fed: int = 0
     vad: Vad = field(default_factory=Vad)
     stream: Stream = field(default_factory=Stream)
 
     @property
     def keep_from(self) -> int:
-        """The first byte that may still be needed."""
-        return self.start if self.unanswered is None else min(self.start, self.unanswered)
+        """The first byte of the `in` stream that may still be needed."""
+        first = self.start if self.unanswered is None else min(self.start, self.unanswered)
+        waiting = self.stream.oldest
+        return first if waiting is None else min(first, waiting)
+
+    @property
+    def received(self) -> int:
+        """The length of the `in` stream: what was heard, and behind it what is held back."""
+        for held in reversed(self.stream.held):
+            if held.refs and held.refs[0].stream == "in":
+                return held.refs[0].end
+        return self.position
 
     @property
     def reserved(self) -> int:
@@ -408,7 +451,6 @@ class Session(Struct):
     """What was spent for a response that has not opened yet (K25)."""
     counters: Counters = field(default_factory=Counters)
     batches: Batches = Batches()
-    held: list[Held] = field(default_factory=list[Held])
 
     @property
     def epoch(self) -> int:
@@ -419,6 +461,20 @@ class Session(Struct):
     def auto(self) -> bool:
         """Whether the model listens all the time and answers on its own."""
         return self.config.auto_response and self.capabilities.core_resumable_request
+
+    @property
+    def resident(self) -> bool:
+        """Whether the model keeps one request and extends it: the one place that is asked (A13)."""
+        return self.capabilities.core_resumable_request
+
+    @property
+    def sees(self) -> bool:
+        """Whether pictures are input by themselves: the model takes them, and can do without sound (E6, E23)."""
+        required, optional = (
+            self.capabilities.required_input_modalities,
+            self.capabilities.optional_input_modalities,
+        )
+        return "audio" not in required and ("video" in required or "video" in optional)
 
     @property
     def open_responses(self) -> tuple[Response, ...]:
@@ -454,8 +510,9 @@ def copy(session: Session) -> Session:
     twin.input = _copy.copy(session.input)
     twin.input.vad = _copy.copy(session.input.vad)
     stream = twin.input.stream = _copy.copy(session.input.stream)
+    stream.buffer, stream.pictures = list(stream.buffer), list(stream.pictures)
     stream.queue, stream.groups = list(stream.queue), list(stream.groups)
-    stream.in_flight = list(stream.in_flight)
+    stream.in_flight, stream.held = list(stream.in_flight), list(stream.held)
     twin.output = _copy.copy(session.output)
     twin.response = _copied(session.response) if session.response is not None else None
     twin.others = {key: _copied(response) for key, response in session.others.items()}
@@ -466,7 +523,6 @@ def copy(session: Session) -> Session:
     )
     twin.requests = dict(session.requests)
     twin.counters = _copy.copy(session.counters)
-    twin.held = list(session.held)
     return twin
 
 

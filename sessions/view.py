@@ -42,7 +42,8 @@ def next_deadline(session: Session) -> int | None:
 
 def _deadlines_of_the_lease(session: Session) -> list[int]:
     lease, limits = session.lease, session.limits
-    known = (lease.confirm_by, lease.expires_at, waits_until(session))
+    going = session.input.stream.continuation
+    known = (lease.confirm_by, lease.expires_at, waits_until(session), None if going is None else going.due)
     deadlines = [deadline for deadline in known if deadline is not None]
     idle = idle_until(session)
     if idle is not None:

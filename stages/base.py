@@ -24,6 +24,7 @@ from antiphon.events.commands import (
     StageSegmentFinished,
     StageTranscribed,
 )
+from antiphon.events.config import Sampling
 from antiphon.events.effects import TurnInput
 from antiphon.events.events import UnitKind
 
@@ -66,7 +67,8 @@ class Append(Struct, frozen=True, kw_only=True, tag=True):
     names the unit: one that was seen before is ignored. `seq` counts 1, 2, 3 … the units of the request that were
     accepted, `turn_seq` those of its model turn `model_turn`; a stage that maps them to places on a timeline
     refuses (`StageRefused`) a number that is not the next one. What is said because of the unit is delivered in
-    `format`. `turn`: the unit is the last one of this response, which is announced and waits for its content.
+    `format`. `sampling` replaces the sampling sets that hold for the request (K3). `turn`: the unit is the last one
+    of this response, which is announced and waits for its content.
 
     `batches` and `generation` are for `events.batches.take`: function outputs, each to be taken in exactly once,
     and owned (`StageOwned`) when that is done. `tokens` is what the unit needs at most, 0: the stage knows.
@@ -92,6 +94,7 @@ class Append(Struct, frozen=True, kw_only=True, tag=True):
     batches: tuple[FunctionBatch, ...] = ()
     generation: int = 0
     tokens: int = 0
+    sampling: tuple[Sampling, ...] | None = None
     turn: TurnInput | None = None
 
 

@@ -6,12 +6,13 @@ from antiphon.events.commands import (
     StageFinished,
     StageProduced,
     StageReleased,
+    StageSegmentFinished,
     StageTranscribed,
     Usage,
 )
 from antiphon.events.effects import TurnInput
 from antiphon.events.items import AudioPart, Item, Message, text_of
-from antiphon.stages.base import Abort, AnyMessage, Append, Confirm, Release, Report, Submit
+from antiphon.stages.base import Abort, AnyMessage, AnyReport, Append, Confirm, Release, Report, Submit
 from antiphon.stages.converter import Converter
 
 PIECE_MS = 80
@@ -19,12 +20,11 @@ INPUT = AudioFormat("pcm16", 16_000)
 
 
 class EchoStage:
-    """Answers a turn with its own sound, or with its words; a resident request plays back every piece at once."""
+    """Answers a turn with its own sound, or with its words; in between it plays back every piece at once."""
 
     def __init__(self) -> None:
         self._report: Report | None = None
-        self._live: dict[str, Converter | None] = {}
-        self._formats: dict[str, AudioFormat] = {}
+        self._live: dict[str, _Line | None] = {}
         self._held: dict[str, Submit] = {}
 
     @property
@@ -45,10 +45,11 @@ class EchoStage:
                 self._held[message.request] = message
             case Submit():
                 self._begin(message)
-            case Append(request=request, data=data):
-                converter = self._live.get(request)
-                if converter is not None:
-                    self._say(request, sound=converter.feed(data))
+            case Append(request=request):
+                line = self._live.get(request)
+                if line is not None and message.operation > line.operation:
+                    line.operation = message.operation
+                    self._take(line, message)
             case Confirm(request=request):
                 if request in self._held:
                     self._begin(self._held.pop(request))
@@ -71,18 +72,35 @@ class EchoStage:
         request, payload = submit.request, submit.payload
         self._tell(StageAccepted(request=request))
         if payload.response_id is None:
-            self._live[request] = Converter(INPUT.rate, payload.format)
+            self._live[request] = _Line(payload.format)
             return
         self._live[request] = None
+        self._answer(request, payload, dict(submit.sound))
+        self._tell(StageFinished(request=request, usage=_usage(payload)))
+
+    def _take(self, line: "_Line", unit: Append) -> None:
+        """Play a unit back; or, if a turn ends with it, answer that."""
+        request, operation, turn = unit.request, unit.operation, unit.turn
+        if turn is None:
+            sound = line.to(unit.format).feed(unit.data)
+            if sound:
+                self._say(request, sound=sound, operation=operation)
+            else:
+                self._tell(StageAccepted(request=request, operation=operation))
+            return
+        self._tell(StageAccepted(request=request, operation=operation))
+        spoken = _last_sound(turn.items)
+        self._answer(request, turn, {spoken[2]: unit.data} if spoken is not None else {})
+        self._tell(StageSegmentFinished(request=request, decision="end_of_turn", usage=_usage(turn)))
+
+    def _answer(self, request: str, payload: TurnInput, sound: dict[SampleRef, bytes]) -> None:
         spoken = _last_sound(payload.items)
         if spoken is None:
             words = _last_words(payload.items)
             self._say(request, f'You said: "{words}"' if words else "You said nothing.")
         else:
             item, part, ref = spoken
-            self._play(request, payload, item, part, dict(submit.sound).get(ref, b""))
-        usage = Usage(input_text=len(payload.items), output_text=1)
-        self._tell(StageFinished(request=request, usage=usage))
+            self._play(request, payload, item, part, sound.get(ref, b""))
 
     def _play(self, request: str, payload: TurnInput, item: Message, part: AudioPart, pcm16: bytes) -> None:
         """Say what was heard, and play it back."""
@@ -100,13 +118,33 @@ class EchoStage:
         for at in range(0, len(sound), size):
             self._say(request, text if at == 0 else "", sound[at : at + size])
 
-    def _say(self, request: str, text: str = "", sound: bytes = b"") -> None:
+    def _say(self, request: str, text: str = "", sound: bytes = b"", operation: int | None = None) -> None:
         if self._report is not None and (text or sound):
-            self._report(StageProduced(request=request, text=text, size=len(sound)), sound)
+            report = StageProduced(request=request, text=text, size=len(sound), operation=operation)
+            self._report(report, sound)
 
-    def _tell(self, report: StageAccepted | StageTranscribed | StageFinished | StageReleased) -> None:
+    def _tell(self, report: AnyReport) -> None:
         if self._report is not None:
             self._report(report, b"")
+
+
+class _Line:
+    """A resident request: the last unit that came, and what turns its sound into what is wanted."""
+
+    def __init__(self, wanted: AudioFormat) -> None:
+        self.operation = 0
+        self._format = wanted
+        self._converter = Converter(INPUT.rate, wanted)
+
+    def to(self, wanted: AudioFormat) -> Converter:
+        """Return the converter; it begins anew when another format is wanted."""
+        if wanted != self._format:
+            self._format, self._converter = wanted, Converter(INPUT.rate, wanted)
+        return self._converter
+
+
+def _usage(payload: TurnInput) -> Usage:
+    return Usage(input_text=len(payload.items), output_text=1)
 
 
 def _last_sound(items: tuple[Item, ...]) -> tuple[Message, AudioPart, SampleRef] | None:

@@ -8,13 +8,16 @@ from msgspec import Struct
 
 from antiphon.events.audio import AudioFormat, TextMark
 from antiphon.events.commands import (
+    Decision,
     StageAbortFailed,
     StageAccepted,
     StageCost,
     StageFailed,
     StageFinished,
     StageProduced,
+    StageRefused,
     StageReleased,
+    StageSegmentFinished,
     StageTranscribed,
     Usage,
 )
@@ -37,11 +40,16 @@ class StageClock(Protocol):
 
 
 class Say(Struct, frozen=True):
-    """Produce words, and `ms` of sound that belongs to them. `marks` are given as they are."""
+    """Produce words, and `ms` of sound that belongs to them. `marks` are given as they are.
+
+    `takes`: it comes of the next unit, waits for it, and is its acceptance.
+    """
 
     text: str = ""
     ms: int = 0
     marks: tuple[TextMark, ...] = ()
+    takes: bool = False
+    model_turn: int | None = None
 
 
 class Transcribe(Struct, frozen=True):
@@ -68,6 +76,31 @@ class Hear(Struct, frozen=True):
     """Wait until this many bytes of appends have come for a resident request, since the last `Hear`."""
 
     size: int
+
+
+class Take(Struct, frozen=True):
+    """Wait for this many units, and accept each. A script without such a step accepts every unit as it comes."""
+
+    units: int = 1
+
+
+class Refuse(Struct, frozen=True):
+    """Wait for a unit, and refuse it and all that are under way behind it."""
+
+    code: str = "runtime_append_failed"
+    message: str = "The script said so."
+
+
+class Decide(Struct, frozen=True):
+    """Report that the units are worked off, and what the model decides: it listens, pauses, or has said all."""
+
+    decision: Decision
+    reason: str | None = None
+    model_turn: int | None = None
+    buffering: bool = False
+    abort: bool = False
+    usage: Usage = Usage()
+    costs: tuple[StageCost, ...] = ()
 
 
 class Finish(Struct, frozen=True):
@@ -111,7 +144,24 @@ class Repeat(Struct, frozen=True):
     """Report the last thing again, as a stage that retries might."""
 
 
-Step = Say | Transcribe | Sleep | Cue | Hear | Finish | Fail | Crash | Hang | Deaf | Stuck | Late | Repeat
+Step = (
+    Say
+    | Transcribe
+    | Sleep
+    | Cue
+    | Hear
+    | Take
+    | Refuse
+    | Decide
+    | Finish
+    | Fail
+    | Crash
+    | Hang
+    | Deaf
+    | Stuck
+    | Late
+    | Repeat
+)
 Script = Sequence[Step]
 
 ANSWER: Script = (Say("Hello.", 80), Finish())
@@ -134,6 +184,12 @@ class _Run:
         self.late: list[Late] = []
         self.last: tuple[AnyReport, bytes] | None = None
         self.sleeping = False
+        self.by_hand = any(
+            isinstance(step, Take | Refuse) or (isinstance(step, Say) and step.takes) for step in script
+        )
+        self.units: deque[Append] = deque()
+        self.taken = 0
+        self.operation = 0
 
 
 class ScriptedStage:
@@ -188,10 +244,10 @@ class ScriptedStage:
             case Submit(request=request):
                 if request not in self._runs:
                     self._submit(message)
-            case Append(request=request, data=data):
+            case Append(request=request):
                 run = self._runs.get(request)
-                if run is not None:
-                    run.heard += len(data)
+                if run is not None and message.operation > run.operation:
+                    self._append(run, message)
                     self._play(request)
             case Confirm(request=request):
                 run = self._runs.get(request)
@@ -237,6 +293,17 @@ class ScriptedStage:
         self._say(StageAccepted(request=submit.request))
         self._play(submit.request)
 
+    def _append(self, run: _Run, unit: Append) -> None:
+        """Take a unit in; one that is not the next is refused, as a model with a timeline must."""
+        run.operation = unit.operation
+        if unit.seq != run.taken + len(run.units) + 1:
+            text = f"unit {unit.seq} is not the next"
+            self._say(StageRefused(request=unit.request, operation=unit.operation, message=text))
+            return
+        run.units.append(unit)
+        if not run.by_hand:
+            self._say(StageAccepted(request=unit.request, operation=_taken(run)))
+
     def _leave(self, request: str) -> None:
         run = self._runs.get(request)
         if run is not None and run.deaf:
@@ -265,13 +332,25 @@ class ScriptedStage:
                 return False
             case Hear(size=size) if run.heard < size:
                 return False
+            case Take(units=units) if units > len(run.units):
+                return False
+            case Refuse() | Say(takes=True) if not run.units:
+                return False
             case Hang():
                 return False
             case _:
                 run.steps.popleft()
         match step:
             case Say():
-                self._produce(run, step)
+                self._produce(run, step, _taken(run) if step.takes else None)
+            case Take(units=units):
+                for _ in range(units):
+                    self._tell(run, StageAccepted(request=run.submit.request, operation=_taken(run)))
+            case Refuse(code=code, message=message):
+                refused = run.units[0].operation
+                run.units.clear()
+                report = StageRefused(request=run.submit.request, operation=refused, code=code, message=message)
+                self._tell(run, report)
             case Hear(size=size):
                 run.heard -= size
             case Sleep(ms=ms):
@@ -285,8 +364,8 @@ class ScriptedStage:
             case Repeat():
                 if run.last is not None:
                     self._say(*run.last)
-            case Transcribe() | Finish() | Fail():
-                self._tell(run, _report(run.submit, step))
+            case Transcribe() | Decide() | Finish() | Fail():
+                self._tell(run, _report(run, step))
             case Cue() | Crash() | Hang():
                 pass
             case _:
@@ -304,10 +383,17 @@ class ScriptedStage:
 
         self._clock.call_at(self._clock.monotonic_us() + ms * 1000, wake)
 
-    def _produce(self, run: _Run, say: Say) -> None:
+    def _produce(self, run: _Run, say: Say, operation: int | None = None) -> None:
         payload = run.submit.payload
         size = payload.format.bytes_for(say.ms) if payload.speaks else 0
-        report = StageProduced(request=run.submit.request, text=say.text, size=size, marks=say.marks)
+        report = StageProduced(
+            request=run.submit.request,
+            text=say.text,
+            size=size,
+            marks=say.marks,
+            operation=operation,
+            model_turn=say.model_turn,
+        )
         self._tell(run, report, tone(size, payload.format))
 
     def _tell(self, run: _Run, report: AnyReport, sound: bytes = b"") -> None:
@@ -319,8 +405,28 @@ class ScriptedStage:
             self._report(report, sound)
 
 
-def _report(submit: Submit, step: Transcribe | Finish | Fail) -> AnyReport:
+def _taken(run: _Run) -> int:
+    """Take the oldest unit; return its operation."""
+    unit = run.units.popleft()
+    run.taken += 1
+    run.heard += len(unit.data)
+    return unit.operation
+
+
+def _report(run: _Run, step: Transcribe | Decide | Finish | Fail) -> AnyReport:
+    submit = run.submit
     match step:
+        case Decide():
+            return StageSegmentFinished(
+                request=submit.request,
+                decision=step.decision,
+                reason=step.reason,
+                model_turn=step.model_turn,
+                buffering=step.buffering,
+                abort=step.abort,
+                usage=step.usage,
+                costs=step.costs,
+            )
         case Transcribe(text=text, final=final, error=error):
             users = [item for item in submit.payload.items if isinstance(item, Message) and item.role == "user"]
             item_id = users[-1].id if users else ""

@@ -2,7 +2,7 @@
 
 import base64
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Raw
@@ -29,11 +29,16 @@ class Commands(ABC):
         rate: int | None = None,
         is_speech: bool | None = None,
         transcript: str | None = None,
+        frames: Sequence[bytes] = (),
     ) -> None:
-        """Send sound, in the session's input format unless another is said (`rate` in Hz)."""
+        """Send sound, in the session's input format unless another is said (`rate` in Hz), and what the camera saw.
+
+        `frames`: at most two pictures, JPEG or PNG.
+        """
         self._send(
             say.AppendBuffer(
-                audio=base64.b64encode(sound).decode(),
+                audio=base64.b64encode(sound).decode() if sound or not frames else None,
+                video_frames=[base64.b64encode(frame).decode() for frame in frames] or None,
                 format=encoding,
                 sample_rate_hz=rate,
                 is_speech=is_speech,

@@ -15,21 +15,19 @@ LONGEST_FRAME = 4_000_000
 _SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
 
 
-def check_frames(frames: list[str] | None, slices: Raw) -> None:
-    """Accept the camera frames of an append by number, size and signature.
+def read_frames(frames: list[str] | None, slices: Raw) -> tuple[bytes, ...]:
+    """Return the camera frames of an append; they are accepted by number, size and signature (E7).
 
     Raises:
         WireError: `invalid_video_frames`.
     """
     if slices != ABSENT and bytes(slices) not in (b"null", b"1"):
         raise _refusal("max_slice_nums is 1 or absent.", "max_slice_nums")
-    if frames is None:
-        return
+    if not frames:
+        return ()
     if len(frames) > MOST_FRAMES:
         raise _refusal("An append carries at most 2 frames.", "video_frames")
-    for index, frame in enumerate(frames):
-        if not _is_image(frame):
-            raise _refusal("A frame is base64 of a JPEG or PNG image.", f"video_frames[{index}]")
+    return tuple([_image(frame, index) for index, frame in enumerate(frames)])
 
 
 Mime = Literal["image/jpeg", "image/png"]
@@ -62,13 +60,17 @@ def image_from(url: str, param: str) -> tuple[Mime, bytes]:
     return mime, data
 
 
-def _is_image(frame: str) -> bool:
-    if not frame or len(frame) > LONGEST_FRAME:
-        return False
-    try:
-        return pybase64.b64decode(frame, validate=True).startswith(_SIGNATURES)
-    except ValueError:
-        return False
+def _image(frame: str, index: int) -> bytes:
+    image = b""
+    if len(frame) <= LONGEST_FRAME:
+        try:
+            image = pybase64.b64decode(frame, validate=True)
+        except ValueError:
+            image = b""
+    if not image.startswith(_SIGNATURES):
+        text = f"A frame is base64 of a JPEG or PNG image, at most {LONGEST_FRAME} characters."
+        raise _refusal(text, f"video_frames[{index}]")
+    return image
 
 
 def _refusal(message: str, param: str) -> WireError:

@@ -22,7 +22,7 @@ from . import wire_client as given
 from .wire_client import ABSENT, ClientEvent
 from .wire_errors import WireError, bad_value, missing, quoted, translate
 from .wire_formats import Spelled, SpelledRate, input_format
-from .wire_images import check_frames
+from .wire_images import read_frames
 from .wire_items import Pieces, item_from, unbase64
 from .wire_json import check, check_numbers, diagnose, invalid_json
 from .wire_read import Decoded, EventAck, Reading, Recorded, SessionResume, Undecided, Understood
@@ -127,16 +127,16 @@ def _patched(
 
 def _append(event: given.AppendBuffer, reading: Reading) -> Decoded:
     text = event.audio if event.audio is not None else event.delta
-    check_frames(event.video_frames, event.max_slice_nums)
-    if event.video_frames:
-        raise WireError("invalid_input_modality", "This model takes no video.", "video_frames")
-    if text is None:
+    frames = read_frames(event.video_frames, event.max_slice_nums)
+    if text is None and not frames:
         raise missing("audio")
-    if not text:
+    if not text and not frames:
         raise bad_value("An append carries audio.", "audio")
     vad = event.vad or given.Vad()
     request = AppendRequest(
-        data=unbase64(text, "audio"),
+        data=unbase64(text or "", "audio"),
+        frames=frames,
+        frames_size=sum(map(len, event.video_frames or ())),
         speech=_first(event.is_speech, event.speech, vad.is_speech),
         probability=_first(vad.speech_probability, vad.probability, event.speech_probability),
         silence_rms=_first(event.overlap_silence_rms, vad.silence_rms),
@@ -154,7 +154,7 @@ def _append(event: given.AppendBuffer, reading: Reading) -> Decoded:
     def build(config: SessionConfig) -> Understood:
         return replace(request, format=input_format(name, rate, config.input_format, reading.dialect))
 
-    return _undecided(event, len(request.data), build, sound=True)
+    return _undecided(event, request.size, build, sound=True)
 
 
 def _append_format(event: given.AppendBuffer) -> tuple[Spelled | None, SpelledRate | None]:
@@ -425,9 +425,9 @@ def _reader(shape: type[E], build: Callable[[E, Reading], Decoded]) -> _Reader:
 
 
 def _payload(event: ClientEvent) -> int:
-    """Return how many characters of the frame were sound."""
+    """Return how many characters of the message were sound and pictures."""
     if isinstance(event, given.AppendBuffer):
-        return len(event.audio or event.delta or "")
+        return len(event.audio or event.delta or "") + sum(map(len, event.video_frames or ()))
     if isinstance(event, given.ItemCreate) and not isinstance(event.item.content, str):
         return sum(len(part.audio or part.image_url or "") for part in event.item.content or ())
     return 0

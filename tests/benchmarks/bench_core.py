@@ -70,6 +70,13 @@ class Bench:
         self.log.append(Transaction(seq=len(self.log), term=1, at=now, command=command, events=tuple(events)))
         self.now = now + 32_000
 
+    def heard(self, command: cmd.AnyCommand) -> None:
+        """One step, and the stage's word that it has what it was given."""
+        self.do(command)
+        flying = self.session.input.stream.in_flight
+        if flying:
+            self.do(cmd.StageAccepted(request=flying[-1].taken.request, operation=flying[-1].taken.operation))
+
 
 def append(score: int | None) -> cmd.AppendAudio:
     """A frame of sound, scored or not."""
@@ -93,7 +100,7 @@ def silent() -> tuple[Bench, cmd.AnyCommand]:
 
 
 def resident() -> tuple[Bench, cmd.AnyCommand]:
-    """A frame that a resident model hears at once."""
+    """A frame that a resident model hears at once, and its word that it has it: two commands."""
     bench = Bench(plugin="echo", auto=True)
     bench.do(append(None))
     return bench, append(None)
@@ -152,7 +159,7 @@ def commands(count: int) -> list[tuple[str, float]]:
     found: list[tuple[str, float]] = []
     for make in (speaking, silent, resident, answering):
         bench, command = make()
-        found.append((make.__doc__ or make.__name__, timed(lambda b=bench, c=command: b.do(c), count)))
+        found.append((make.__doc__ or make.__name__, timed(lambda b=bench, c=command: b.heard(c), count)))
     bench, _ = speaking()
 
     def counted() -> None:

@@ -219,6 +219,10 @@ def inside(say: Say) -> list[Figure]:
 # -- one delta -----------------------------------------------------------------------------------------------
 
 
+LATEST = 2**40
+"""The operation of no unit: an answer to it accepts all that were handed over."""
+
+
 class Step:
     """A resident session without its surroundings."""
 
@@ -253,7 +257,7 @@ class Step:
         heard = self.do(self.append)
         head = self.session.response
         request = head.request if head is not None else core.outstanding(self.session)[0]
-        self.produced = cmd.StageProduced(request=request, size=len(SOUND))
+        self.produced = cmd.StageProduced(request=request, size=len(SOUND), operation=LATEST)
         self.delta = self.do(self.produced)
         self.log = [opened, heard, self.delta]
         """How the session began."""

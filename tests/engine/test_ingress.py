@@ -16,16 +16,19 @@ from antiphon.events.commands import (
     CancelInput,
     CancelResponse,
     ClearInput,
+    CloseSession,
     CommitInput,
     CreateResponse,
     Heartbeat,
     UpdateSession,
 )
-from antiphon.events.config import ConfigPatch, TurnDetection
+from antiphon.events.config import ConfigPatch, Limits, TurnDetection
 from antiphon.events.events import AudioReceived, ErrorReported
 from antiphon.sessions.plugins import ECHO
+from antiphon.stages.base import Append
+from antiphon.stages.scripted import Cue, Hang, ScriptedStage, Take
 
-from .worlds import World, opening, settle, world
+from .worlds import TALK, World, opening, settle, world
 from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
@@ -400,3 +403,123 @@ async def test_voice_activity_that_cannot_be_told_at_the_models_rate_is_told_onc
         attachment.append(AppendRequest(data=SPOKEN))
         await settle()
         assert await codes(here, attachment.session) == ["server_vad_unavailable"] * 2
+
+
+@rule("E5", "E2")
+@pytest.mark.parametrize(
+    ("data", "sound"),
+    [
+        (SPOKEN + b"\x00", AudioFormat("pcm16", 16_000)),
+        (SPOKEN[:1_598], AudioFormat("pcm_f32le", 16_000)),
+        (b"\xff" * 1_600, AudioFormat("pcm_f32le", 16_000)),
+    ],
+)
+async def test_sound_that_is_not_what_it_claims_to_be_is_refused_and_not_kept(
+    data: bytes, sound: AudioFormat
+) -> None:
+    async with world() as here:
+        attachment = await here.hub.open(opening())
+        attachment.append(AppendRequest(data=data, format=sound))
+        await settle()
+        assert await codes(here, attachment.session) == ["bad_audio"]
+        assert await received(here, attachment.session) == []
+
+
+@rule("E19")
+async def test_the_rate_may_change_from_one_append_to_the_next() -> None:
+    async with world() as here:
+        attachment = await here.hub.open(opening())
+        for rate in (16_000, 48_000, 8_000):
+            attachment.append(AppendRequest(data=bytes(rate // 5), format=AudioFormat("pcm16", rate)))
+        attachment.send(CommitInput(attachment=1))
+        await settle()
+        assert await codes(here, attachment.session) == []
+        events = await received(here, attachment.session)
+        assert abs(sum(event.ref.size for event in events) - 3 * 3_200) <= 8, "all of it, at the model's rate"
+
+
+@rule("E11")
+async def test_sound_whose_scores_come_when_the_session_is_closing_is_dropped() -> None:
+    slow = Slow()
+    async with world(scorer=slow) as here:
+        attachment = await here.hub.open(opening(patch=ConfigPatch(turn_detection=TurnDetection())))
+        attachment.append(AppendRequest(data=SPOKEN))
+        await settle()
+        attachment.send(CloseSession(control_id="close", attachment=1))
+        await settle()
+        if slow.waiting:
+            slow.answer(990)
+        await settle()
+        assert await received(here, attachment.session) == []
+        assert await codes(here, attachment.session) == []
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(50)
+SEEING = replace(
+    ECHO,
+    capabilities=replace(ECHO.capabilities, chunk_period_ms=100, optional_input_modalities=("text", "video")),
+)
+
+
+@rule("E7", "E22", "E12")
+async def test_pictures_reach_the_stage_with_the_unit_of_their_sound() -> None:
+    async with world(ScriptedStage(default=(Hang(),)), plugin=SEEING) as here:
+        attachment = await here.hub.open(opening(patch=TALK))
+        pictures = (PNG, PNG + b"2")
+        attachment.append(AppendRequest(data=SPOKEN, frames=pictures, frames_size=200))
+        attachment.append(AppendRequest(data=SPOKEN))
+        attachment.append(AppendRequest(data=SPOKEN, frames=(PNG + b"3",), frames_size=100))
+        attachment.append(AppendRequest(data=SPOKEN))
+        await settle()
+        told = [message for message in here.scripted.messages if isinstance(message, Append)]
+        assert [message.frames for message in told] == [pictures, (PNG + b"3",)]
+        assert [message.data for message in told] == [SPOKEN * 2] * 2
+        assert [message.seq for message in told] == [1, 2]
+        (event, *_) = await received(here, attachment.session)
+        assert await here.log.samples.read(attachment.session, event.frames[1]) == pictures[1]
+
+
+@rule("E8")
+async def test_pictures_without_sound_are_no_speech_and_pass_the_detector_by() -> None:
+    slow = Slow()
+    alone = replace(
+        SEEING.capabilities, required_input_modalities=("video",), optional_input_modalities=("audio", "text")
+    )
+    async with world(plugin=replace(SEEING, capabilities=alone), scorer=slow) as here:
+        attachment = await here.hub.open(opening(patch=ConfigPatch(turn_detection=TurnDetection())))
+        attachment.append(AppendRequest(frames=(PNG,), frames_size=80))
+        await settle()
+        assert slow.waiting == []
+        (event,) = await received(here, attachment.session)
+        assert (event.speech, event.ref.size, [ref.size for ref in event.frames]) == (False, 0, [len(PNG)])
+
+
+@rule("E12")
+async def test_pictures_count_against_the_credit_as_they_came() -> None:
+    limit = Limits().input_bytes
+    async with world(plugin=SEEING) as here:
+        attachment = await here.hub.open(opening())
+        attachment.append(AppendRequest(data=SPOKEN, frames=(PNG,), frames_size=limit - len(SPOKEN) + 1))
+        await settle()
+        assert await codes(here, attachment.session) == ["input_backpressure"]
+        attachment.append(AppendRequest(data=SPOKEN, frames=(PNG,), frames_size=limit - len(SPOKEN)))
+        await settle()
+        assert len(await received(here, attachment.session)) == 1
+
+
+@rule("L1", "E38")
+async def test_what_comes_behind_an_update_that_waits_is_understood_when_it_holds() -> None:
+    stage = ScriptedStage(default=(Take(), Cue("go"), Take(), Take(), Hang()))
+    async with world(stage, plugin=SEEING) as here:
+        attachment = await here.hub.open(opening(patch=TALK))
+        attachment.append(AppendRequest(data=SPOKEN * 2))
+        attachment.append(AppendRequest(data=SPOKEN * 2))
+        await settle()
+        patch = ConfigPatch(input_format=AudioFormat("pcm_f32le", 16_000))
+        attachment.send(UpdateSession(attachment=1, patch=patch))
+        attachment.append(AppendRequest(data=np.full(800, 0.25, "<f4").tobytes()))
+        await settle()
+        assert [event.ref.size for event in await received(here, attachment.session)] == [3_200, 3_200]
+        stage.cue("go")
+        await settle()
+        assert [event.ref.size for event in await received(here, attachment.session)] == [3_200, 3_200, 1_600]

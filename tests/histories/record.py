@@ -106,7 +106,7 @@ def echo_restart() -> World:
     world = World(plugin="echo", auto=True)
     for _ in range(3):
         world.append(2)
-        world.produce("", 64, world.resident)
+        world.produce("", 64, world.resident, takes=True)
     world.do(cmd.StageAccepted(request=world.resident))
     world.append(2, speech=False)
     world.commit()
@@ -116,7 +116,7 @@ def echo_restart() -> World:
     world.resume()
     world.do(cmd.ConfirmAttachment(attachment=2))
     world.append(2)
-    world.produce("", 64, world.resident)
+    world.produce("", 64, world.resident, takes=True)
     world.barge_in()
     world.release()
     world.append(2)

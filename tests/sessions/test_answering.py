@@ -208,15 +208,6 @@ def test_g1_output_of_a_resident_opens_a_response() -> None:
     assert kinds(world.produce("", 100)) == ["AudioDelta"]
 
 
-def test_output_of_a_resident_waits_for_nobody_but_does_not_mix_with_another_response() -> None:
-    world = World(plugin="echo", auto=True)
-    world.append()
-    resident = world.resident
-    world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(auto_response=False)))
-    world.begin()
-    assert world.produce("", 100, resident) == []
-
-
 def test_output_for_a_resident_of_a_text_session_opens_nothing_for_sound_alone() -> None:
     world = World(plugin="echo", auto=True, modalities=("text",))
     world.append()
@@ -352,10 +343,13 @@ def test_a_model_that_can_render_its_history_begins_a_new_epoch(how: str) -> Non
     world.produce("", 100, world.resident)
     end = {"fail": world.fail, "lose": world.lose, "finish": world.finish}[how]
     events = end(world.resident)
-    assert kinds(events)[-1] == "Interrupted"
+    # What the stage had not said it has is given to the next request, unless it may be why this one failed.
+    end_of = {"fail": ["Interrupted"], "lose": ["RequestSubmitted", "UnitTaken"]}
+    assert kinds(events)[-len(end_of.get(how, end_of["lose"])) :] == end_of.get(how, end_of["lose"])
     assert only(events, ev.ResponseEnded).status == ("completed" if how == "finish" else "failed")
     assert world.session.turn.state != "barge_in"
-    assert only(world.append(), ev.RequestSubmitted).request == "duplex-1.e1"
+    events += world.append()
+    assert only(events, ev.RequestSubmitted).request == "duplex-1.e1"
 
 
 @rule("G24")
@@ -451,14 +445,3 @@ def test_a_required_call_needs_tools() -> None:
     world.say("Look.")
     refused = only(world.respond(cmd.ResponseOptions(tool_choice='"required"')), ev.ErrorReported)
     assert (refused.code, refused.param) == ("bad_event", "response.tool_choice")
-
-
-@rule("P15")
-def test_p15_an_answer_of_the_old_mode_ends_with_the_resident_of_the_new_one() -> None:
-    world = World(plugin="echo")
-    world.begin()
-    world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(auto_response=True)))
-    world.append()
-    events = world.finish(world.resident)
-    assert kinds(events) == ["RequestFinished", "Interrupted", "ResponseEnded"]
-    assert world.session.epoch == 1

@@ -30,6 +30,7 @@ def listening() -> World:
     """Return a session with a resident model, which answers on its own; the user has said something."""
     world = World(plugin="echo", auto=True)
     world.append()
+    world.accept()
     world.commit()
     return world
 
@@ -283,6 +284,7 @@ def test_an_answer_without_a_place_cannot_be_acknowledged_behind_the_next_turn()
     speaks(world)
     world.finish()
     world.append(2)
+    world.accept()
     world.commit()
     refused = world.ack(500)
     assert error(refused) == "playback_ack_too_late"
@@ -296,6 +298,7 @@ def test_the_first_acknowledgement_takes_a_place_that_later_ones_keep() -> None:
     world.ack(0)
     world.finish()
     world.append(2)
+    world.accept()
     world.commit()
     assert only(world.ack(1_000), ev.PlaybackAcknowledged).history == TEXT
 
@@ -304,15 +307,18 @@ def test_the_first_acknowledgement_takes_a_place_that_later_ones_keep() -> None:
 def test_an_answer_that_began_while_the_user_spoke_belongs_to_the_next_commit() -> None:
     world = listening()
     world.append(2)
+    world.accept()
     speaks(world)
     world.commit()
     assert only(world.ack(500), ev.PlaybackAcknowledged).history == HALF
     other = listening()
     other.append(2)
+    other.accept()
     speaks(other)
     other.commit()
     other.finish()
     other.append(2)
+    other.accept()
     other.commit()
     assert error(other.ack(500)) == "playback_ack_too_late"
 

@@ -38,6 +38,7 @@ def listening() -> World:
     """A resident model that decides by itself; it has heard something and answered nothing."""
     world = World(plugin="echo", auto=True)
     world.append()
+    world.accept()
     return world
 
 

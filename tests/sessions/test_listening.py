@@ -152,18 +152,20 @@ def test_e23_silence_during_a_response_is_judged_instead() -> None:
 def test_an_auto_session_hears_every_piece_at_once() -> None:
     world = World(plugin="echo", auto=True)
     events = world.append()
-    assert kinds(events) == ["SpeechStarted", "RequestSubmitted", "AudioReceived"]
+    assert kinds(events) == ["SpeechStarted", "AudioReceived", "RequestSubmitted", "UnitTaken"]
     feed = [effect for effect in world.effects(events) if isinstance(effect, fx.FeedStage)]
     assert [(fed.request, fed.refs, fed.seq) for fed in feed] == [("duplex-1.e0", (SampleRef("in", 0, FRAME),), 1)]
     quiet = world.append(speech=False)
-    assert only(quiet, ev.AudioReceived).feed == "duplex-1.e0"
+    assert only(quiet, ev.UnitTaken).request == "duplex-1.e0"
+    assert world.session.input.reserved == 2 * FRAME
+    world.accept()
     assert world.session.input.reserved == 0
-    assert kinds(world.append(speech=False)) == ["AudioReceived"]
+    assert kinds(world.append(speech=False)) == ["AudioReceived", "UnitTaken"]
 
 
 def test_an_auto_session_does_not_say_that_it_listens() -> None:
     world = World(plugin="echo", auto=True)
-    assert kinds(world.append(speech=False)) == ["RequestSubmitted", "AudioReceived"]
+    assert kinds(world.append(speech=False)) == ["AudioReceived", "RequestSubmitted", "UnitTaken"]
 
 
 # -- server VAD ----------------------------------------------------------------------------------------------
@@ -295,7 +297,7 @@ def test_f15_row_18_speech_interrupts_also_if_no_detector_can_tell() -> None:
 def test_f11_in_an_auto_session_a_stop_does_not_commit() -> None:
     world = World(plugin="echo", auto=True, vad=QUICK_VAD)
     world.append(4, score=900)
-    assert kinds(world.append(10, score=0)) == ["SpeechStopped", "AudioReceived"]
+    assert kinds(world.append(10, score=0)) == ["SpeechStopped", "AudioReceived", "UnitTaken"]
     assert only(world.append(2, score=900), ev.SpeechStarted).audio_start_ms == 14 * 32 - 300
 
 
@@ -381,10 +383,11 @@ def test_f17_in_an_auto_session_the_sound_that_cut_in_is_heard_by_the_new_epoch(
         "Interrupted",
         "HistoryCut",
         "ResponseEnded",
-        "RequestSubmitted",
         "AudioReceived",
+        "RequestSubmitted",
+        "UnitTaken",
     ]
-    assert only(events, ev.AudioReceived).feed == "duplex-1.e1"
+    assert only(events, ev.UnitTaken).request == "duplex-1.e1"
     assert world.effects(events)[0] == fx.AbortRequests(requests=("duplex-1.e0",))
     fed = world.effects(events)[-1]
     assert isinstance(fed, fx.FeedStage)
@@ -623,8 +626,8 @@ def test_f17_in_an_auto_session_the_clients_interruption_begins_a_new_epoch() ->
     world.produce("echo", 500, request=world.resident)
     events = hint(world, "barge_in")
     assert kinds(events)[:2] == ["OverlapDecided", "Interrupted"]
-    assert kinds(events)[-2:] == ["RequestSubmitted", "AudioReceived"]
-    assert only(events, ev.AudioReceived).feed == "duplex-1.e1"
+    assert kinds(events)[-3:] == ["AudioReceived", "RequestSubmitted", "UnitTaken"]
+    assert only(events, ev.UnitTaken).request == "duplex-1.e1"
 
 
 @rule("F12")
@@ -688,7 +691,7 @@ def test_wire_6_4_row_6_is_told_only_if_something_is_decided() -> None:
         world.produce("echo", 500, request=world.resident)
         events = world.append(1, score=0 if vad else None)
         assert ("OverlapDecided" in kinds(events)) == told
-        assert only(events, ev.AudioReceived).feed == "duplex-1.e0"
+        assert only(events, ev.UnitTaken).request == "duplex-1.e0"
         if told:
             assert only(events, ev.OverlapDecided).reason == "auto_response_continuous"
 
@@ -700,9 +703,10 @@ def test_p36_an_auto_session_drops_only_what_the_client_drops() -> None:
     world.produce("echo", 500, request=world.resident)
     events = hint(world, "drop")
     assert kinds(events) == ["AudioReceived", "OverlapDecided", "SpeechStopped", "InputDiscarded"]
-    assert only(events, ev.AudioReceived).feed is None
+    assert "UnitTaken" not in kinds(events)
+    world.accept()
     assert world.session.input.reserved == 0
-    assert only(world.append(), ev.AudioReceived).feed == "duplex-1.e0"
+    assert only(world.append(), ev.UnitTaken).request == "duplex-1.e0"
 
 
 # -- commit --------------------------------------------------------------------------------------------------
@@ -776,6 +780,7 @@ def test_e41_a_commit_that_is_not_the_last_of_its_turn_is_one_like_any_other() -
 def test_e31_a_commit_of_an_auto_session_makes_an_item_and_no_request() -> None:
     world = World(plugin="echo", auto=True)
     world.append(4)
+    world.accept()
     events = world.commit()
     assert kinds(events) == ["SpeechStopped", "InputCommitted", "ItemCreated"]
     assert only(events, ev.InputCommitted).ref is None
@@ -896,6 +901,7 @@ def test_design_5_1_barge_in_of_an_idle_session_keeps_the_epoch() -> None:
 def test_g30_barge_in_of_a_listening_resident_keeps_its_memory() -> None:
     world = World(plugin="echo", auto=True)
     world.append()
+    world.accept()
     assert kinds(world.barge_in()) == ["InputCleared"]
     assert world.resident == "duplex-1.e0"
 

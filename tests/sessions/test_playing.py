@@ -448,7 +448,7 @@ def test_g30_clear_of_mere_playback_stops_no_stage() -> None:
     assert kinds(events) == ["OutputCleared", "Interrupted", "HistoryCut"]
     assert world.effects(events) == []
     assert world.resident == resident
-    assert only(world.append(), ev.AudioReceived).feed == resident
+    assert only(world.append(), ev.UnitTaken).request == resident
 
 
 @rule("G30")

@@ -93,6 +93,10 @@ def has_worked(machine: "SessionMachine") -> bool:
     return bool(machine.requests)
 
 
+def listens(machine: "SessionMachine") -> bool:
+    return alive(machine) and bool(machine.world.session.input.stream.in_flight)
+
+
 def works(machine: "SessionMachine") -> bool:
     return alive(machine) and bool(machine.world.session.requests)
 
@@ -138,7 +142,7 @@ def patches(pick: Pick) -> ConfigPatch:
                 ConfigPatch(input_format=AudioFormat("wav", 24_000)),
                 ConfigPatch(echo={"tracing": '"auto"'}, unknown={"theme": "1"}),
                 ConfigPatch(echo={"tracing": "null"}),
-                ConfigPatch(turn_detection=TurnDetection(threshold=-1)),
+                ConfigPatch(turn_detection=TurnDetection(threshold=-1.0)),
                 ConfigPatch(voice="alloy"),
                 ConfigPatch(voice="nobody"),
                 ConfigPatch(model="another"),
@@ -169,6 +173,7 @@ class SessionMachine(RuleBasedStateMachine):
         reencodes=st.booleans(),
         concurrent=st.booleans(),
         unaligned=st.sampled_from([False, False, True]),
+        period_ms=st.sampled_from([None, 80]),
     )
     def open(
         self,
@@ -182,12 +187,15 @@ class SessionMachine(RuleBasedStateMachine):
         reencodes: bool,
         concurrent: bool,
         unaligned: bool,
+        period_ms: int | None,
     ) -> None:
         able = msgspec.structs.replace(
             core.REGISTRY[plugin].capabilities,
             supports_reencode_context=reencodes,
             supports_concurrent_turn_requests=concurrent,
             text_requires_complete_audio=unaligned,
+            chunk_period_ms=period_ms if plugin == "echo" else None,
+            optional_input_modalities=("text", "video"),
         )
         self.world = World(
             dialect=dialect,
@@ -271,6 +279,7 @@ class SessionMachine(RuleBasedStateMachine):
                 overlap=overlap,
                 force_listen=bool(hints & 1),
                 force_barge_in=bool(hints & 2),
+                frames=data.draw(st.sampled_from([()] * 6 + [(50,), (70, 30)])),
             )
         )
 
@@ -472,21 +481,35 @@ class SessionMachine(RuleBasedStateMachine):
         request = self.a_request(data.draw)
         size = OUT.bytes_for(ms)
         turn = None if ahead is None else max(self.world.session.turn.turn + ahead, 0)
-        self.give(cmd.StageProduced(request=request, text=text, size=size, marks=marks, model_turn=turn))
+        last = self.world.session.input.stream.operation
+        operation = data.draw(st.sampled_from([None, last - 1, last]))
+        self.give(
+            cmd.StageProduced(
+                request=request, text=text, size=size, marks=marks, model_turn=turn, operation=operation
+            )
+        )
 
     @rule(
         data=st.data(),
         decision=st.sampled_from(["listen", "speak", "end_of_turn"]),
         ahead=st.sampled_from([None, None, 0, 1]),
         buffering=st.sampled_from([False, False, True]),
+        takes=st.booleans(),
     )
     @precondition(works)
-    def decide(self, data: st.DataObject, decision: cmd.Decision, ahead: int | None, buffering: bool) -> None:
+    def decide(
+        self, data: st.DataObject, decision: cmd.Decision, ahead: int | None, buffering: bool, takes: bool
+    ) -> None:
         """A model that listens has worked off its units (G14)."""
         turn = None if ahead is None else self.world.session.turn.turn + ahead
         request = self.a_request(data.draw)
         segment = cmd.StageSegmentFinished(
-            request=request, decision=decision, model_turn=turn, buffering=buffering, abort=buffering
+            request=request,
+            decision=decision,
+            operation=self.world.session.input.stream.operation if takes else None,
+            model_turn=turn,
+            buffering=buffering,
+            abort=buffering,
         )
         self.give(segment)
 
@@ -550,6 +573,18 @@ class SessionMachine(RuleBasedStateMachine):
             "costs": cmd.StageMeasured(request=request, costs=(cmd.StageCost(stage="llm", outputs=1),)),
         }
         self.give(told[kind])
+
+    @rule(data=st.data(), refused=st.sampled_from([False, False, True]), late=st.sampled_from([0, 0, 0, 1]))
+    @precondition(listens)
+    def answer_units(self, data: st.DataObject, refused: bool, late: int) -> None:
+        """The stage takes some of the units that are under way, or refuses one and all behind it."""
+        flying = [unit.taken for unit in self.world.session.input.stream.in_flight]
+        unit = data.draw(st.sampled_from(flying))
+        operation = unit.operation - late
+        if refused:
+            self.give(cmd.StageRefused(request=unit.request, operation=operation, message="No."))
+        else:
+            self.give(cmd.StageAccepted(request=unit.request, operation=operation))
 
     @rule(data=st.data(), lost=st.booleans(), unlikely=st.sampled_from([False, False, True]))
     @precondition(has_worked)
@@ -708,6 +743,7 @@ class SessionMachine(RuleBasedStateMachine):
             if session.response is not None:
                 world.finish()
                 continue
+            world.accept()
             due = next_deadline(session)
             assert due is not None, "P37"
             world.now = max(world.now, due)

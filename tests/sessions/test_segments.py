@@ -19,6 +19,7 @@ def listening(**more: Any) -> World:
     """A session whose model listens all the time, and has heard something."""
     world = World(plugin="echo", auto=True, **more)
     world.append()
+    world.accept()
     return world
 
 

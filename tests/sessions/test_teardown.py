@@ -221,7 +221,7 @@ def test_a_close_gives_back_what_was_held_for_the_user() -> None:
     world.say("A turn that waits.")
     wire(world)
     assert world.session.input.reserved == 0
-    assert world.session.held == []
+    assert world.session.input.stream.held == []
     assert world.session.input.position == 25 * FRAME, "the log keeps its places"
     world.release()
     assert world.session.playouts == {}
@@ -232,10 +232,10 @@ def test_a_command_that_waits_for_the_model_is_discarded_with_its_bytes() -> Non
     session = World().session
     commit = cmd.CommitInput(attachment=1)
     core.evolve(session, ev.CommandHeld(command=commit), 0)
-    assert len(session.held) == 1
+    assert len(session.input.stream.held) == 1
     closing = ev.SessionClosing(control_id=None, reason="client_close", expired=False, deadline_us=1, requests=())
     core.evolve(session, closing, 0)
-    assert session.held == []
+    assert session.input.stream.held == []
 
 
 @rule("M14")

@@ -176,6 +176,7 @@ def test_q4_1_a_model_that_listens_hears_each_byte_once_whatever_is_committed() 
     for _ in range(3):
         for events in (world.append(3), world.commit()):
             fed += [start for unit in units(world, events) for start in places(unit)]
+            world.accept()
     assert fed == [0, 3 * 1024, 6 * 1024]
     assert world.session.input.reserved == 0
 
@@ -188,6 +189,7 @@ def test_q4_6_a_long_append_is_heard_as_a_whole_and_leaves_no_lag() -> None:
         events = world.append(frames)
         heard += sum(ref.size for unit in units(world, events) for ref in unit.refs)
         assert heard == world.session.input.position
+        world.accept()
         assert world.session.input.reserved == 0
 
 

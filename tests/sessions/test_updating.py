@@ -46,7 +46,7 @@ def listening() -> World:
     """A session of a resident model that has accepted its first unit."""
     world = World(plugin="echo", auto=True, plugins=REMEMBERING)
     world.append()
-    world.do(cmd.StageAccepted(request=world.resident))
+    world.accept()
     return world
 
 
@@ -512,11 +512,11 @@ def test_l8_the_lock_is_set_on_acceptance_and_survives_interruptions() -> None:
     world.append()
     request = world.resident
     assert not world.session.locked
-    assert kinds(update(world, ConfigPatch(instructions="Before."))) == ["ConfigUpdated"]
-    world.do(cmd.StageAccepted(request=request))
+    assert kinds(update(world, ConfigPatch(instructions="Before."))) == ["CommandHeld"], "it waits for the sound"
+    assert kinds(world.accept())[-1] == "ErrorReported", "and comes too late"
     assert world.session.locked
     assert error(update(world, ConfigPatch(instructions="After."))) == "instructions_update_unsupported"
-    assert kinds(update(world, ConfigPatch(instructions="Before.", voice="default"))) == ["ConfigUpdated"]
+    assert kinds(update(world, ConfigPatch(instructions="", voice="default"))) == ["ConfigUpdated"]
     world.produce("yes", 100, request=request)
     world.barge_in()
     assert world.session.epoch == 1

@@ -203,8 +203,13 @@ def test_units_of_silence_are_counted_and_keep_their_distance() -> None:
     session.input.stream.continuation = Continuation("duplex-1.e0", "turn 0", 0, 0)
     taken = replace(TAKEN, request="duplex-1.e0", kind="silence")
 
-    def give(at_ms: int) -> None:
-        transaction = Transaction(seq=1, term=1, at=at_ms * 1000, command=cmd.Tick(), events=(taken,))
+    def give(at_ms: int, late_ms: int = 0) -> None:
+        at = at_ms * 1000
+        going = session.input.stream.continuation
+        assert going is not None
+        session.input.stream.continuation = replace(going, due=at - late_ms * 1000)
+        unit = replace(taken, seq=watch.fed.get(taken.request, 0) + 1)
+        transaction = Transaction(seq=1, term=1, at=at, command=cmd.Tick(), events=(unit,))
         watch.step(core.dump(session), session, transaction)
 
     for n in range(64):
@@ -215,6 +220,7 @@ def test_units_of_silence_are_counted_and_keep_their_distance() -> None:
     give(80 * 64)
     with pytest.raises(AssertionError, match="P25: a burst"):
         give(80 * 64 + 39)
+    give(80 * 64 + 39, late_ms=41)
     session.input.stream.queue.append(Span(0, 2, True, False))
     with pytest.raises(AssertionError, match="P26: sound waits"):
         give(80 * 66)

@@ -125,15 +125,16 @@ class WatchWork(Struct):
 
     def _opening(self, before: core.Session, transaction: Transaction) -> None:
         command = transaction.command
+        waited = any(isinstance(event, ev.HoldEnded) for event in transaction.events)
         for event in transaction.events:
             if not isinstance(event, ev.ResponseCreated):
                 continue
             self.announced[event.head.id] = len(self.turns) + self._commits(transaction, event)
             if isinstance(command, cmd.StageReport) and not isinstance(command, MADE_BY_REPORTS):
-                assert before.turn.deferred, "P24: a mere report opened a response"
+                assert before.turn.deferred or waited, "P24: a mere report opened a response"
             if isinstance(command, cmd.StageProduced):
                 assert command.text or command.size, "P24: nothing was said"
-            if event.options == cmd.ResponseOptions():
+            if event.options == cmd.ResponseOptions() and not waited:
                 head, config = event.head, before.config
                 asked = (config.instructions, config.voice, config.speed, config.output_format, config.tools)
                 assert (head.instructions, head.voice, head.speed, head.output_format, head.tools) == asked, "P23"
@@ -157,7 +158,8 @@ class WatchWork(Struct):
 
     def _interruption(self, before: core.Session, transaction: Transaction) -> None:
         found = [event for event in transaction.events if isinstance(event, ev.Interrupted)]
-        assert len(found) <= 1, "P8: two interruptions in one decision"
+        waited = any(isinstance(event, ev.HoldEnded) for event in transaction.events)
+        assert len(found) <= 1 or waited, "P8: two interruptions in one decision"
         for event in found:
             working = any(known.phase in LIVE for known in before.requests.values())
             buffered = before.input.reserved > before.input.retained
@@ -191,17 +193,18 @@ class WatchWork(Struct):
     def _units(self, before: core.Session, session: core.Session, transaction: Transaction) -> None:
         for event in transaction.events:
             if isinstance(event, ev.UnitTaken):
-                assert not event.pad or event.final, "P31: padding in the middle"
+                assert not event.pad or event.final or event.kind == "silence", "P31: padding in the middle"
                 if event.kind == "silence":
                     self._silence(before, event, transaction.at)
         stream, unit = session.input.stream, unit_bytes(session)
-        if session.auto and unit and not stream.in_flight and not session.held and self._took(transaction):
+        if session.auto and unit and not stream.in_flight and not stream.held and self._took(transaction):
             waiting = sum(span.end - span.start for span in stream.queue)
             assert waiting < unit, "P30: a whole unit waits, and nothing is on its way"
 
     def _took(self, transaction: Transaction) -> bool:
-        """Whether a unit could have been taken: something came, or something was accepted."""
-        return any(isinstance(event, ev.AudioReceived | ev.UnitsAccepted) for event in transaction.events)
+        """Whether a unit could have been taken: something came, and is not deferred (F15)."""
+        deferred = any(isinstance(event, ev.OverlapDecided) and event.defer for event in transaction.events)
+        return any(isinstance(event, ev.AudioReceived) for event in transaction.events) and not deferred
 
     def _silence(self, before: core.Session, event: ev.UnitTaken, at: int) -> None:
         stream = before.input.stream
@@ -214,8 +217,9 @@ class WatchWork(Struct):
         count, last = self.silences.get(going.owner, (0, None))
         assert count < (64 if before.auto else 8), "P25: too many"
         half_us = (before.capabilities.chunk_period_ms or 0) * 500
-        assert last is None or at - last >= half_us, "P25: a burst"
-        self.silences[going.owner] = (count + 1, at)
+        on_time = going.due is not None and at - going.due <= half_us
+        assert last is None or not on_time or at - last >= half_us, "P25: a burst"
+        self.silences[going.owner] = (count + 1, at if on_time else None)
 
     # -- the conversation: P41, P42 --------------------------------------------------------------------------
 

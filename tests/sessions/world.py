@@ -196,8 +196,10 @@ class World:
         speech: bool = True,
         transcript: str | None = None,
         client_seq: int | None = None,
+        force_listen: bool = False,
+        pictures: tuple[int, ...] = (),
     ) -> list[ev.AnyEvent]:
-        """Send sound that lasts `frames` frames of 32 ms."""
+        """Send sound that lasts `frames` frames of 32 ms, and pictures of these sizes."""
         given = scores if scores is not None else () if score is None else (score,) * frames
         size = frames * FRAME
         self.wait(frames * FRAME_MS)
@@ -205,11 +207,13 @@ class World:
             cmd.AppendAudio(
                 attachment=self.attachment,
                 size=size,
-                wire_bytes=size,
+                wire_bytes=size + sum(pictures),
                 scores=given,
                 speech=speech,
                 transcript=transcript,
                 client_seq=client_seq,
+                force_listen=force_listen,
+                frames=pictures,
             )
         )
 
@@ -282,10 +286,22 @@ class World:
         return name
 
     def produce(
-        self, text: str = "", ms: int = 0, request: str | None = None, marks: tuple[TextMark, ...] = ()
+        self,
+        text: str = "",
+        ms: int = 0,
+        request: str | None = None,
+        marks: tuple[TextMark, ...] = (),
+        *,
+        takes: bool = False,
     ) -> list[ev.AnyEvent]:
+        """Let the stage say something. `takes`: because of the last unit, which is thereby accepted."""
         size = OUT.bytes_for(ms)
-        return self.do(cmd.StageProduced(request=request or self.request, text=text, size=size, marks=marks))
+        operation = self.session.input.stream.operation if takes else None
+        return self.do(
+            cmd.StageProduced(
+                request=request or self.request, text=text, size=size, marks=marks, operation=operation
+            )
+        )
 
     def call(
         self,
@@ -313,6 +329,27 @@ class World:
     def give_output(self, call_id: str, output: str = "42") -> list[ev.AnyEvent]:
         """Send the output of a call."""
         return self.item(FunctionOutput(id="", call_id=call_id, output=output))
+
+    def accept(self) -> list[ev.AnyEvent]:
+        """Let the stage take every unit that is under way."""
+        flying = self.session.input.stream.in_flight
+        if not flying:
+            return []
+        last = flying[-1].taken
+        return self.do(cmd.StageAccepted(request=last.request, operation=last.operation))
+
+    def refuse(self, operation: int | None = None) -> list[ev.AnyEvent]:
+        """Let the stage refuse a unit, by default the oldest that is under way."""
+        first = self.session.input.stream.in_flight[0].taken
+        return self.do(
+            cmd.StageRefused(
+                request=first.request, operation=operation or first.operation, message="There is no room."
+            )
+        )
+
+    def decide(self, decision: cmd.Decision, operation: int | None = None) -> list[ev.AnyEvent]:
+        """Let a resident model wait for more."""
+        return self.do(cmd.StageSegmentFinished(request=self.resident, decision=decision, operation=operation))
 
     def finish(self, request: str | None = None) -> list[ev.AnyEvent]:
         return self.do(cmd.StageFinished(request=request or self.request))

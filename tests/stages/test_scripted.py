@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from antiphon.events.audio import AudioFormat
-from antiphon.events.commands import StageFinished, StageProduced, StageTranscribed
+from antiphon.events.commands import StageAccepted, StageFinished, StageProduced, StageRefused, StageTranscribed
 from antiphon.events.effects import TurnInput
 from antiphon.events.items import AudioPart, Message
 from antiphon.stages.base import Abort, AnyReport, Confirm, Release, Submit
@@ -14,16 +15,19 @@ from antiphon.stages.scripted import (
     Crashed,
     Cue,
     Deaf,
+    Decide,
     Fail,
     Finish,
     Hang,
     Hear,
     Late,
+    Refuse,
     Repeat,
     Say,
     Script,
     ScriptedStage,
     Sleep,
+    Take,
     Transcribe,
 )
 
@@ -108,7 +112,7 @@ def test_it_waits_for_cues_for_the_clock_and_for_sound() -> None:
     play.clock.move(1)
     assert len(play.names) == 3
     play.stage.handle(unit("q", 1, b"ab"))
-    assert len(play.names) == 3
+    assert play.names[3:] == ["Accepted"]
     play.stage.handle(unit("q", 2, b"cd"))
     assert play.names[-1] == "Finished"
 
@@ -157,3 +161,43 @@ def test_a_script_that_sleeps_needs_a_clock() -> None:
     with pytest.raises(ValueError, match="clock"):
         stage.handle(submit())
     stage.close()
+
+
+def test_units_are_taken_and_refused_as_the_script_says() -> None:
+    play = Play(
+        (Take(2), Say("word", takes=True), Refuse(), Take(), Decide("listen", reason="why"), Decide("speak"))
+    )
+    play.stage.handle(submit())
+    for number in range(1, 6):
+        play.stage.handle(unit("q", number, b"ab"))
+    answers = [report for report, _ in play.reports[1:]]
+    assert [type(report).__name__ for report in answers[:4]] == [
+        "StageAccepted",
+        "StageAccepted",
+        "StageProduced",
+        "StageRefused",
+    ]
+    named = [report for report in answers if isinstance(report, StageAccepted | StageProduced | StageRefused)]
+    assert [report.operation for report in named[:4]] == [1, 2, 3, 4]
+    late = answers[4]
+    assert isinstance(late, StageRefused)
+    assert late.operation == 5, "it was under way behind the refused one"
+    play.stage.handle(replace(unit("q", 6, b"ab"), seq=4, turn_seq=4))
+    assert [type(report).__name__ for report, _ in play.reports[6:]] == [
+        "StageAccepted",
+        "StageSegmentFinished",
+        "StageSegmentFinished",
+    ]
+    said = len(play.reports)
+    play.stage.handle(unit("q", 6, b"ab"))
+    assert len(play.reports) == said, "a unit comes once"
+
+
+def test_a_unit_that_is_not_the_next_is_refused() -> None:
+    play = Play((Hear(100),))
+    play.stage.handle(submit())
+    play.stage.handle(unit("q", 2, b"ab"))
+    report, _ = play.reports[-1]
+    assert isinstance(report, StageRefused)
+    play.stage.handle(replace(unit("q", 3, b"ab"), seq=1))
+    assert play.names[-1] == "Accepted"

@@ -63,4 +63,8 @@ def hear(here: World, *, speech: bool = True) -> list[ev.AnyEvent]:
     samples = plugin.unit or 1_536
     here.wait(samples * 1000 // plugin.capabilities.input_format.rate)
     size = plugin.capabilities.input_format.width * samples
-    return here.do(cmd.AppendAudio(attachment=here.attachment, size=size, wire_bytes=size, speech=speech))
+    frames = (40,) if "video" in plugin.capabilities.required_input_modalities else ()
+    sound = cmd.AppendAudio(
+        attachment=here.attachment, size=size, wire_bytes=size + sum(frames), frames=frames, speech=speech
+    )
+    return here.do(sound)

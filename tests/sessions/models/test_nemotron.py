@@ -118,9 +118,11 @@ def test_the_lock_is_set_by_acceptance_and_survives_an_interruption() -> None:
         patch = cmd.ConfigPatch(instructions=words)
         return here.do(cmd.UpdateSession(attachment=here.attachment, patch=patch))
 
-    append(here, 1_280)
+    append(here, 640)
     only(instruct("before"), ev.ConfigUpdated)
-    here.do(cmd.StageAccepted(request=here.resident))
+    append(here, 640)
+    assert kinds(instruct("too late")) == ["CommandHeld"], "L1: it waits for the sound before it"
+    assert error(here.accept()[-1:]) == "instructions_update_unsupported"
     assert error(instruct("after")) == "instructions_update_unsupported"
     only(instruct("before"), ev.ConfigUpdated)
     here.produce("Hello.", 80, here.resident)
@@ -163,6 +165,7 @@ def calling() -> World:
 def feed(here: World) -> fx.FeedStage:
     """Give the model a frame; return what its stage is told."""
     (told,) = [effect for effect in here.effects(append(here, 1_280)) if isinstance(effect, fx.FeedStage)]
+    here.accept()
     return told
 
 
@@ -179,7 +182,7 @@ def own(here: World, generation: int, request: str | None = None) -> list[ev.Any
 def test_outputs_are_numbered_and_shown_with_every_frame_until_they_are_owned() -> None:
     here = calling()
     assert shown(feed(here)) == ([], 0)
-    assert kinds(here.give_output("c0", "sunny")) == ["ItemCreated", "FunctionBatched"]
+    assert kinds(here.give_output("c0", "sunny")) == ["ItemCreated", "FunctionBatched", "ContinuationPlanned"]
     here.give_output("c1")
     told = feed(here)
     assert shown(told) == ([1, 2], 2)

@@ -31,6 +31,7 @@ def answering(name: str) -> tuple[World, str]:
     can_resume = plugin.capabilities.supports_session_resume
     here = World(plugin=name, auto=name in RESIDENT, ref_audio=voice, resumable=can_resume)
     hear(here)
+    here.accept()
     if name in EPHEMERAL:
         here.commit(create_response=True)
         return here, here.request
@@ -210,7 +211,7 @@ def test_with_the_session_goes_all_that_it_kept_for_its_model(name: str) -> None
     assert not session.input.stream.in_flight
     assert not session.input.stream.queue
     assert not session.requests
-    assert not session.held
+    assert not session.input.stream.held
 
 
 @pytest.mark.parametrize("name", ["qwen3-omni", "aura"])

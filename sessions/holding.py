@@ -1,0 +1,142 @@
+"""Commands that wait for units in flight: waiting is state, and nothing else waits for it (E33, E38, L1)."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from antiphon.events import commands as cmd
+from antiphon.events import events as ev
+from antiphon.events.audio import SampleRef
+from antiphon.events.items import FunctionOutput, pieces
+
+from . import conversing, listening
+from .draft import Draft
+from .refusal import Refusal, refuse
+from .state import Session
+
+HELD = 4096
+"""Commands that may wait in one session."""
+
+_BEHIND = (
+    cmd.AppendAudio,
+    cmd.AppendText,
+    cmd.CommitInput,
+    cmd.ClearInput,
+    cmd.UpdateSession,
+    cmd.CreateItem,
+    cmd.CreateResponse,
+)
+"""What keeps its place behind a command that waits. Everything else is decided at once: cancels above all (P58)."""
+
+_CUTTING = (cmd.AppendAudio, cmd.CancelResponse, cmd.BargeIn, cmd.CancelInput, cmd.ClearOutput)
+"""What may interrupt."""
+
+Handlers = Mapping[type[cmd.ClientCommand], Callable[[Draft, Any], None]]
+
+_ABORTED: Mapping[type[cmd.Command], tuple[str, str]] = {
+    cmd.CommitInput: ("commit_aborted", "Sound sent before it could not be given to the model; commit again."),
+    cmd.UpdateSession: (
+        "session_update_aborted",
+        "Sound sent before it could not be given to the model; send the update again.",
+    ),
+}
+
+
+def must_wait(session: Session, command: cmd.ClientCommand) -> bool:
+    """Return whether a command waits until the units in flight are accepted, or behind one that does."""
+    stream = session.input.stream
+    if stream.held:
+        return isinstance(command, _BEHIND)
+    return bool(stream.in_flight) and _needs_acceptance(session, command)
+
+
+def hold(draft: Draft, command: cmd.ClientCommand) -> None:
+    """Keep a command, and the place of the bytes that came with it; its credit is checked now (E12, E14)."""
+    assert isinstance(command, _BEHIND), "only these wait"
+    session = draft.session
+    held = session.input.stream.held
+    commits = sum(isinstance(other.command, cmd.CommitInput) for other in held)
+    full = isinstance(command, cmd.CommitInput) and commits >= session.limits.pending_commits
+    if full or len(held) >= HELD:
+        refuse("input_backpressure", "Too much waits for the model to take sound; try again later.")
+    refs: tuple[SampleRef, ...] = ()
+    if isinstance(command, cmd.AppendAudio):
+        listening.check_append(draft, command)
+        sound = SampleRef("in", session.input.received, command.size)
+        refs = (sound, *listening.pictures(session, command))
+    elif isinstance(command, cmd.CreateItem):
+        item = conversing.placed(session, command.item)
+        command = msgspec.structs.replace(command, item=item)
+        refs = tuple(part.ref for part in pieces(item) if part.ref is not None)
+        if session.input.reserved + sum(ref.size for ref in refs) > session.limits.input_bytes:
+            refuse("input_backpressure", "Too many bytes wait for the model to take sound; try again later.")
+    draft.emit(ev.CommandHeld(command=command, refs=refs))
+
+
+def carry_on(draft: Draft, handlers: Handlers, *, aborted: int = 0, waits: bool = True) -> None:
+    """Carry out what waited, in order, as far as nothing is in flight; `waits` False: in any case.
+
+    The first `aborted` of them waited for units that were refused, and wait no longer: commits and updates are
+    refused, each once (E26), everything else is carried out all the same (J11).
+    """
+    while True:
+        session = draft.session
+        held = session.input.stream.held
+        if not held or session.phase != "open":
+            return
+        if waits and aborted <= 0 and _waits(session, held[0]):
+            return
+        draft.emit(ev.HoldEnded())
+        _carry_out(draft, held[0], handlers, fails=aborted > 0)
+        aborted -= 1
+
+
+def cut_in(draft: Draft, command: cmd.ClientCommand, handlers: Handlers) -> bool:
+    """Carry out a command that kills what others wait for, behind them, as if they had not had to wait (E38).
+
+    Return False, and draft nothing, if it does not: then it has its place behind them, or passes.
+    """
+    if not isinstance(command, _CUTTING):
+        return False
+    flying = {unit.taken.request for unit in draft.session.input.stream.in_flight}
+    attempt = draft.attempt()
+    carry_on(attempt, handlers, waits=False)
+    behind = len(attempt.events)
+    try:
+        handlers[type(command)](attempt, command)
+    except Refusal:
+        return False
+    for event in attempt.events[behind:]:
+        if isinstance(event, ev.Interrupted) and flying & set(event.requests):
+            draft.adopt(attempt)
+            return True
+    return False
+
+
+def _waits(session: Session, held: ev.CommandHeld) -> bool:
+    return bool(session.input.stream.in_flight) and _needs_acceptance(session, held.command)
+
+
+def _needs_acceptance(session: Session, command: cmd.Command) -> bool:
+    if isinstance(command, cmd.CreateItem):
+        return isinstance(command.item, FunctionOutput)  # J11
+    if isinstance(command, cmd.CommitInput):
+        return session.capabilities.supports_client_commit  # else it is refused, whatever comes
+    return isinstance(command, cmd.UpdateSession)
+
+
+def _carry_out(draft: Draft, held: ev.CommandHeld, handlers: Handlers, *, fails: bool) -> None:
+    command = held.command
+    before = len(draft.events)
+    try:
+        aborted = _ABORTED.get(type(command)) if fails else None
+        if aborted is not None:
+            refuse(*aborted)
+        if isinstance(command, cmd.AppendAudio):
+            listening.take(draft, command, held.refs[1:])
+        else:
+            handlers[type(command)](draft, command)
+    except Refusal as refusal:
+        assert len(draft.events) == before, "a refusal must come before the first event"
+        draft.emit(refusal.event(draft.number, command.event_id))

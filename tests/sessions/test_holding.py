@@ -1,0 +1,369 @@
+"""Commands that wait for units under way: waiting is state, and a failure is told once."""
+
+import pytest
+
+from antiphon.events import commands as cmd
+from antiphon.events import events as ev
+from antiphon.events.audio import SampleRef
+from antiphon.events.config import ConfigPatch, Limits
+from antiphon.events.items import AudioPart, FunctionCall, FunctionOutput, Message
+
+from tests.rules import rule
+from tests.sessions.test_units import UNIT, able, listening, places, turns, units
+from tests.sessions.world import FRAME, MS, QUICK_VAD, World, error, kinds, only
+
+
+def commit(event_id: str, wanted: bool | None = None) -> cmd.CommitInput:
+    return cmd.CommitInput(attachment=1, event_id=event_id, create_response=wanted)
+
+
+def update(event_id: str, instructions: str = "Be brief.") -> cmd.UpdateSession:
+    return cmd.UpdateSession(attachment=1, event_id=event_id, patch=ConfigPatch(instructions=instructions))
+
+
+def output(call_id: str = "c") -> cmd.CreateItem:
+    return cmd.CreateItem(attachment=1, event_id="o", item=FunctionOutput(id="", call_id=call_id, output="1"))
+
+
+def called(world: World, call_id: str = "c") -> None:
+    world.item(FunctionCall(id="", call_id=call_id, name="f", arguments="{}"))
+
+
+def told(events: list[ev.AnyEvent]) -> list[tuple[str, str | None]]:
+    return [(event.code, event.event_id) for event in events if isinstance(event, ev.ErrorReported)]
+
+
+@rule("E33", "L1", "E38")
+def test_a_commit_waits_for_the_sound_before_it_and_takes_effect_as_a_whole() -> None:
+    world = listening()
+    world.append(7)
+    assert kinds(world.do(commit("a"))) == ["CommandHeld"]
+    assert world.session.turn.commits == 0
+    assert world.session.input.phase == "speaking", "nothing has happened yet"
+    events = world.accept()
+    assert kinds(events) == [
+        "RequestAccepted",
+        "UnitsAccepted",
+        "HoldEnded",
+        "SpeechStopped",
+        "UnitTaken",
+        "InputCommitted",
+        "ItemCreated",
+    ]
+    assert world.session.input.stream.held == []
+
+
+@rule("E33", "E38")
+def test_sound_behind_a_commit_that_waits_belongs_to_the_next_turn() -> None:
+    world = listening()
+    world.append(7)
+    world.do(commit("a"))
+    events = world.append(6, pictures=(10,))
+    assert kinds(events) == ["CommandHeld"]
+    held = only(events, ev.CommandHeld)
+    assert held.refs == (SampleRef("in", 7 * FRAME, 6 * FRAME), SampleRef("img", 0, 10))
+    assert world.session.input.stream.earlier == set(held.refs), "their bytes are there already"
+    assert world.session.input.reserved == 13 * FRAME + 10
+    world.append(1)
+    events = world.accept()
+    assert places(events) == [(UNIT, 7 * FRAME, 3 * FRAME), (7 * FRAME, 12 * FRAME, 0)]
+    assert [unit.final for unit in units(events)] == [True, False]
+    assert world.session.input.position == 14 * FRAME
+    assert places(world.append(3)) == [(12 * FRAME, 17 * FRAME, 0)]
+
+
+@rule("E33", "Q4.8", "P32")
+def test_a_commit_behind_a_refused_unit_is_aborted_before_it_did_anything() -> None:
+    world = listening()
+    world.append(7)
+    before = world.session.input.item_id
+    world.do(commit("a"))
+    events = world.refuse()
+    assert kinds(events) == ["ErrorReported", "UnitsGivenUp", "HoldEnded", "ErrorReported"]
+    assert told(events) == [("runtime_append_failed", None), ("commit_aborted", "a")]
+    assert (world.session.input.phase, world.session.input.item_id) == ("speaking", before)
+    assert world.session.input.reserved == 2 * FRAME
+    assert kinds(world.do(commit("b"))) == ["SpeechStopped", "UnitTaken", "InputCommitted", "ItemCreated"]
+
+
+@rule("E26", "L5", "Q4.5")
+def test_a_failure_is_told_once_to_each_that_waited_for_it() -> None:
+    world = listening()
+    world.append(5)
+    for command in (commit("a"), update("b"), commit("c"), update("d")):
+        assert kinds(world.do(command)) == ["CommandHeld"]
+    aborted = told(world.refuse())[1:]
+    assert aborted == [
+        ("commit_aborted", "a"),
+        ("session_update_aborted", "b"),
+        ("commit_aborted", "c"),
+        ("session_update_aborted", "d"),
+    ]
+    assert kinds(world.do(update("e"))) == ["ConfigUpdated"]
+    world.append(5)
+    world.do(commit("f"))
+    assert told(world.accept()) == []
+
+
+@rule("L1", "L2", "L4")
+def test_an_update_waits_and_is_published_in_its_place() -> None:
+    world = listening()
+    world.append(5)
+    world.do(update("a"))
+    world.do(commit("b"))
+    assert world.session.config.instructions == ""
+    events = world.accept()
+    assert kinds(events)[2:] == [
+        "HoldEnded",
+        "ConfigUpdated",
+        "HoldEnded",
+        "SpeechStopped",
+        "InputCommitted",
+        "ItemCreated",
+    ]
+    assert world.session.config.instructions == "Be brief."
+
+
+@rule("L1")
+def test_what_waited_may_still_be_refused_with_its_own_code() -> None:
+    world = listening()
+    world.append(5, speech=False)
+    patch = ConfigPatch(model="another")
+    world.do(cmd.UpdateSession(attachment=1, event_id="u", patch=patch))
+    assert told(world.accept()) == [("model_update_unsupported", "u")]
+
+
+@rule("J11", "Q4.24")
+def test_a_function_output_waits_and_is_carried_out_whatever_became_of_the_sound() -> None:
+    for refused in (False, True):
+        world = turns()
+        called(world)
+        world.append(5)
+        world.commit(create_response=True)
+        assert kinds(world.do(output())) == ["CommandHeld"]
+        events = world.refuse() if refused else world.accept()
+        assert "ItemCreated" in kinds(events)
+        assert told(events)[1:] == []
+
+
+@rule("E38", "P58", "Q4.7")
+@pytest.mark.parametrize(
+    "command",
+    [
+        cmd.CancelResponse(attachment=1),
+        cmd.BargeIn(attachment=1),
+        cmd.CancelInput(attachment=1),
+        cmd.CloseSession(control_id="c", attachment=1),
+        cmd.ClearOutput(attachment=1),
+        cmd.Heartbeat(attachment=1),
+    ],
+)
+def test_nothing_that_cancels_waits_behind_a_command_that_does(
+    command: cmd.AnyCommand,
+) -> None:
+    world = turns()
+    world.append(5)
+    world.commit(create_response=True)
+    world.append(5)
+    world.do(commit("a", wanted=True))
+    assert world.session.input.stream.held
+    events = world.do(command)
+    assert events
+    assert not isinstance(events[0], ev.CommandHeld)
+    assert "CommandHeld" not in kinds(events)
+
+
+@rule("P58", "E38")
+def test_cancelling_the_answer_lets_what_waited_go_on() -> None:
+    world = turns()
+    world.append(5)
+    world.commit(create_response=True)
+    world.append(25)
+    world.do(commit("a", wanted=True))
+    events = world.cancel()
+    assert [kind for kind in kinds(events) if kind in TAKEN] == ["InputCommitted", "Interrupted"]
+    assert only(events, ev.ResponseEnded).status == "cancelled"
+    assert world.session.input.stream.held == []
+    assert world.session.response is None, "F23: a cancel drops the turn that waits behind the answer"
+    assert world.session.input.reserved == 0
+
+
+@rule("E29", "E28", "E38")
+@pytest.mark.parametrize("how", [cmd.CancelInput, cmd.BargeIn])
+def test_calling_the_input_off_does_so_with_all_that_came_before_it(
+    how: type[cmd.CancelInput] | type[cmd.BargeIn],
+) -> None:
+    world = listening()
+    world.append(7)
+    world.do(commit("a"))
+    world.append(4)
+    world.do(update("b"))
+    events = world.do(how(attachment=1))
+    assert told(events) == []
+    assert [kind for kind in kinds(events) if kind in TAKEN] == [
+        "InputCommitted",
+        "AudioReceived",
+        "ConfigUpdated",
+        "Interrupted",
+        "InputCleared",
+    ]
+    assert world.session.input.reserved == 0
+    assert world.session.input.position == 11 * FRAME
+    assert places(world.append(5)) == [(11 * FRAME, 16 * FRAME, 0)]
+
+
+TAKEN = {"InputCommitted", "AudioReceived", "ConfigUpdated", "Interrupted", "InputCleared", "CommandHeld"}
+
+
+@rule("E38", "F17", "Q4.7")
+def test_sound_that_cuts_in_is_looked_at_at_once() -> None:
+    world = World(plugin="echo", auto=True, capabilities=able(), vad=QUICK_VAD)
+    world.append(5, score=0)
+    world.accept()
+    world.produce("Well, ", 500, world.resident)
+    world.append(5, score=0)
+    world.do(update("a"))
+    assert kinds(world.append(1, score=900)) == ["CommandHeld"], "one frame is no speech yet"
+    events = world.append(1, score=900)
+    assert [kind for kind in kinds(events) if kind in TAKEN] == [
+        "ConfigUpdated",
+        "AudioReceived",
+        "Interrupted",
+        "AudioReceived",
+    ]
+    assert world.session.input.stream.held == []
+
+
+@rule("E38", "G30")
+def test_what_interrupts_nothing_lets_the_others_wait() -> None:
+    world = turns()
+    world.append(5)
+    world.commit(create_response=True)
+    world.append(5)
+    world.do(commit("a", wanted=True))
+    assert error(world.cancel("resp_none")) == "response_not_active"
+    assert world.session.input.stream.held
+
+
+@rule("E28", "Q4.28")
+def test_a_clear_keeps_its_place_behind_a_commit_that_waits() -> None:
+    world = listening()
+    world.append(7)
+    world.do(commit("a"))
+    world.append(3)
+    assert kinds(world.clear()) == ["CommandHeld"]
+    world.append(2)
+    events = world.accept()
+    order = [kind for kind in kinds(events) if kind in ("InputCommitted", "InputCleared", "AudioReceived")]
+    assert order == ["InputCommitted", "AudioReceived", "InputCleared", "AudioReceived"]
+    assert world.session.input.stream.waiting == 2 * FRAME
+
+
+@rule("G6", "E38")
+def test_a_wish_for_an_answer_keeps_its_place_behind_the_commit() -> None:
+    world = turns()
+    world.append(5)
+    world.commit(create_response=True)
+    world.produce("Yes.")
+    world.decide("end_of_turn")
+    world.append(5)
+    assert kinds(world.do(commit("a", wanted=False))) == ["CommandHeld"]
+    assert kinds(world.respond()) == ["CommandHeld"]
+    events = world.accept()
+    assert [unit.final for unit in units(events)] == [True]
+    assert world.session.response is not None
+
+
+@rule("E14", "P28")
+def test_the_number_of_commits_that_wait_is_bounded() -> None:
+    world = World(plugin="echo", auto=True, capabilities=able(), limits=Limits(pending_commits=2))
+    world.append(5)
+    world.do(commit("a"))
+    world.do(commit("b"))
+    assert error(world.do(commit("c"))) == "input_backpressure"
+    world.accept()
+    assert world.session.input.stream.held == []
+
+
+@rule("E12", "P28")
+def test_sound_that_waits_counts_against_the_budget() -> None:
+    world = World(plugin="echo", auto=True, capabilities=able(), limits=Limits(input_bytes=UNIT + 2 * FRAME))
+    world.append(5)
+    world.do(commit("a"))
+    world.append(2)
+    assert error(world.append(1)) == "input_backpressure"
+
+
+@rule("E38", "E12", "P28")
+def test_the_bytes_of_an_item_that_waits_have_their_place_and_count() -> None:
+    world = World(plugin="echo", auto=True, capabilities=able(), limits=Limits(input_bytes=UNIT + 100))
+    world.append(5)
+    world.do(commit("a"))
+    spoken = Message(id="", role="user", content=(AudioPart("Hi.", size=80),))
+    held = only(world.item(spoken), ev.CommandHeld)
+    assert held.refs == (SampleRef("item", 0, 80),)
+    assert error(world.item(spoken)) == "input_backpressure"
+    events = world.accept()
+    created = [event.item for event in events if isinstance(event, ev.ItemCreated)][-1]
+    assert isinstance(created, Message)
+    assert created.content == (AudioPart("Hi.", SampleRef("item", 0, 80), size=80),)
+    assert world.session.conversation.attached == 80
+
+
+@rule("E15", "M9", "P55")
+def test_what_waits_ends_with_the_session() -> None:
+    world = listening()
+    world.append(5)
+    world.do(commit("a"))
+    world.append(1)
+    world.close()
+    assert world.session.input.stream.held == []
+    assert world.session.input.stream.waiting == 0
+
+
+@rule("E33")
+def test_a_held_command_counts_as_carried_out() -> None:
+    world = listening()
+    world.append(5, client_seq=1)
+    command = cmd.CommitInput(attachment=1, client_seq=2)
+    assert kinds(world.do(command)) == ["CommandHeld", "CommandSequenced"]
+    assert world.do(command) == []
+    assert world.session.lease.client_seq == 2
+
+
+@rule("E38", "C1")
+def test_what_waits_outlives_the_connection() -> None:
+    world = listening()
+    world.append(7)
+    world.do(commit("a"))
+    world.detach()
+    assert "InputCommitted" in kinds(world.accept())
+
+
+@rule("E38", "K15")
+def test_the_loss_of_the_stage_ends_the_waiting() -> None:
+    world = listening(supports_reencode_context=True)
+    world.append(3)
+    world.append(5)
+    world.do(commit("a"))
+    events = world.lose(world.resident)
+    assert "UnitsReturned" in kinds(events)
+    assert world.session.input.stream.held, "the units are under way again"
+    world.now += MS
+    assert "InputCommitted" in kinds(world.accept())
+
+
+@rule("E38", "C11")
+def test_the_first_word_of_a_new_connection_may_cut_in() -> None:
+    world = turns()
+    world.append(5)
+    world.commit(create_response=True)
+    world.do(cmd.CommitInput(attachment=1, is_speech=False))
+    world.detach()
+    world.resume()
+    events = world.cancel()
+    assert [kind for kind in kinds(events) if kind in TAKEN | {"AttachmentConfirmed"}] == [
+        "AttachmentConfirmed",
+        "InputCommitted",
+        "Interrupted",
+    ]
