@@ -28,9 +28,9 @@ class Published(Struct, gc=False):
     """A durable transaction and what belongs to it.
 
     `sound` holds the bytes of its `AudioDelta` events. `cache` is the transports': messages encoded once per
-    dialect. `epoch` is the session's behind the transaction (0 when it was read from the store). `end` counts
-    the feed's bytes up to and with it; `number` is the last public number then (of one read from the store, its
-    own, or 0). `turning`: it changes who is attached, or ends the session.
+    dialect. `epoch` is the first one whose sound is not void, behind the transaction (0 when it was read from the
+    store). `end` counts the feed's bytes up to and with it; `number` is the last public number then (of one read
+    from the store, its own, or 0). `turning`: it changes who is attached, or ends the session.
 
     No cycle can go through it, so the collector need not know it: the tails of all sessions are most of what a
     server keeps, and each full collection would walk them all.

@@ -98,7 +98,7 @@ class Runner:
         self.term = term
         self.head = head
         self.feed = Feed(
-            name, log, samples, clock, durable=head, number=session.next_number - 1, epoch=session.epoch
+            name, log, samples, clock, durable=head, number=session.next_number - 1, epoch=session.turn.voided
         )
         self.failure: LogError | None = None
         self.commands = 0
@@ -322,7 +322,7 @@ class Runner:
         for event in events:
             effects += core.react(session, event, self._plugins)
         writes, shown = self._place(events, sound, earlier)
-        entry = published(transaction, shown, session.epoch)
+        entry = published(transaction, shown, session.turn.voided)
         self._pending.append(_Pending(entry, session.next_number - 1, reply, []))
         self._log.append(self.name, transaction, writes, self._settled)
         if effects and self.failure is None:

@@ -22,7 +22,7 @@ from antiphon.events.metrics import StageCost, Usage
 from .batches import Batches
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 10
+STATE_VERSION = 11
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
@@ -70,6 +70,8 @@ class Turn(Struct):
     """
 
     epoch: int = 0
+    voided: int = 0
+    """Sound of an epoch before this one was interrupted: it need not be sent any more (DESIGN 5.11)."""
     turn: int = 0
     commits: int = 0
     unanswered: int = 0

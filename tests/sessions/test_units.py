@@ -725,3 +725,16 @@ def test_a_session_of_turns_goes_on_with_another_request_when_its_own_has_ended(
     assert kinds(events) == ["RequestFinished", "ResponseEnded", "Interrupted"]
     world.append(5)
     assert only(world.commit(create_response=True), ev.RequestSubmitted).request == "duplex-1.e1"
+
+
+@rule("P15")
+def test_the_end_of_a_request_voids_nothing_of_what_it_said() -> None:
+    world = turns()
+    world.append(5)
+    world.commit(create_response=True)
+    world.accept()
+    world.produce("Yes.", 100)
+    world.finish(world.resident)
+    assert (world.session.epoch, world.session.turn.voided) == (1, 0)
+    world.barge_in()
+    assert (world.session.epoch, world.session.turn.voided) == (2, 2)
