@@ -105,7 +105,7 @@ def final_item(response: Response, playout: Playout | None, status: ev.ResponseS
 def _latency(response: Response) -> Latency:
     """Measure from the accepted input that started the turn; a later piece of it does not count (K27)."""
     return Latency(
-        since="the turn was submitted" if response.since == response.opened_at else "the unit was handed over",
+        since="the unit was handed over" if response.by_unit else "the turn was submitted",
         first_text_ms=_since(response, response.first_text_at),
         first_audio_ms=_since(response, response.first_audio_at),
     )

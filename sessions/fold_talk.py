@@ -73,6 +73,9 @@ def response_created(session: Session, event: ev.ResponseCreated) -> None:
     if response.aside:
         session.others[head.id] = response
         return
+    stream = session.input.stream
+    if session.auto and stream.anchor is not None and session.requests[event.request].response_id is None:
+        response.since, response.by_unit = stream.anchor, True
     session.response = response
     response.costs, session.costs = session.costs, ()
     response.usage, session.usage = session.usage, Usage()

@@ -341,8 +341,10 @@ def _void(draft: Draft, cause: str) -> None:
     """Begin a new epoch if there is input to drop; an idle session has nothing that could end (G30, DESIGN 5.1)."""
     session = draft.session
     taken = session.input
-    flying = bool(taken.stream.in_flight)
-    if flying or taken.position > taken.start or taken.stream.queue:
-        # The request that has units under way cannot forget them: it ends with its epoch (E29).
-        requests = live_requests(session) if flying else ()
+    going = taken.stream.continuation
+    about_to_speak = going is not None and going.due is not None
+    works = bool(taken.stream.in_flight) or about_to_speak
+    if works or taken.position > taken.start or taken.stream.queue:
+        # A request that has units under way, or is about to speak, cannot forget it: it ends with its epoch (E29).
+        requests = live_requests(session) if works else ()
         draft.emit(ev.Interrupted(epoch=session.epoch + 1, cause=cause, requests=requests))

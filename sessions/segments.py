@@ -19,8 +19,7 @@ NOTHING_SAID = "model_turn_completed_without_output"
 def segment_finished(draft: Draft, report: cmd.StageSegmentFinished) -> None:
     """Act on what the model decided when it had worked off its units; its request goes on (G15).
 
-    A decision about another turn than the one that is answered is ignored (G14). A model with a request for each
-    turn has nothing to hear on with: if it listens, it stays silent, and its request ends (G29, G45).
+    A decision about another turn than the one that is answered is ignored (G14).
     """
     session = draft.session
     known = live(session, report.request)
@@ -31,13 +30,25 @@ def segment_finished(draft: Draft, report: cmd.StageSegmentFinished) -> None:
     session = draft.session
     response = session.served_by(report.request)
     if known.response_id is not None:
-        if report.decision == "listen" and response is not None:
-            draft.emit(ev.RequestFinished(request=report.request, abort=report.abort))
-            yield_turn(draft, response, report.reason or MODEL_LISTENS)
+        _without_memory(draft, response, report)
     elif response is None:
         _without_answer(draft, session, report)
     elif report.model_turn in (None, response.head.turn):
         _in_answer(draft, session, response, report)
+
+
+def _without_memory(draft: Draft, response: Response | None, report: cmd.StageSegmentFinished) -> None:
+    """A request of one turn has nothing that could be extended: its answer is over (G29), also a silent one (G45).
+
+    What drains, or is out of band, ends by its own end only.
+    """
+    if response is None or response is not draft.session.response:
+        return
+    draft.emit(ev.RequestFinished(request=report.request, abort=report.abort))
+    if report.decision == "listen":
+        tell_listening(draft, report.reason or MODEL_LISTENS, response.head.id, model=True)
+    end_response(draft, response, "completed")
+    answer_next(draft)
 
 
 def _without_answer(draft: Draft, session: Session, report: cmd.StageSegmentFinished) -> None:
@@ -45,8 +56,7 @@ def _without_answer(draft: Draft, session: Session, report: cmd.StageSegmentFini
     if report.buffering:
         _beat(draft, report.reason or MODEL_LISTENS, model=False, buffering=True)
     elif report.decision == "speak":
-        if continuing.left(draft) > 0:
-            continuing.offer(draft, report.request)
+        _think(draft, session, report.request)
     elif report.decision == "listen":
         _beat(draft, report.reason or MODEL_LISTENS, model=True)
     else:
@@ -56,6 +66,15 @@ def _without_answer(draft: Draft, session: Session, report: cmd.StageSegmentFini
         if done >= session.turn.turn:
             draft.emit(ev.TurnCompleted(turn=done))
         continuing.stop(draft)
+
+
+def _think(draft: Draft, session: Session, request: str) -> None:
+    """The model is about to speak: it is given time, and when it has had all of it, its turn is over (G25, G26)."""
+    if continuing.left(draft) > 0:
+        continuing.offer(draft, request)
+    elif session.auto:
+        tell_listening(draft, LIMIT, model=False)
+        draft.emit(ev.TurnCompleted(turn=session.turn.turn))
 
 
 def _in_answer(draft: Draft, session: Session, response: Response, report: cmd.StageSegmentFinished) -> None:

@@ -282,6 +282,8 @@ class Response(Struct):
     phase: ResponsePhase = "created"
     opened_at: int = 0
     since: int = 0
+    """When the input was handed over that it answers: its turn, or the unit before its first output (K27)."""
+    by_unit: bool = False
     first_text_at: int | None = None
     first_audio_at: int | None = None
     costs: tuple[StageCost, ...] = ()

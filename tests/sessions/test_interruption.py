@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 from antiphon.events import commands as cmd
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
 from antiphon.sessions import core
+from antiphon.sessions.phases import LIVE
 
 from tests.rules import rule
 from tests.sessions.world import World, capable, error
@@ -24,6 +26,12 @@ COMMANDS: dict[str, Give] = {
     "input_cancel": lambda world: world.do(cmd.CancelInput(attachment=1)),
     "clear_output": lambda world: world.do(cmd.ClearOutput(attachment=1)),
 }
+
+
+def _resident(world: World) -> str | None:
+    """The request of a model that keeps its memory, if there is one."""
+    working = world.session.requests.items()
+    return next((name for name, known in working if known.response_id is None and known.phase in LIVE), None)
 
 
 # -- the kinds of sessions, and the states that they come into -----------------------------------------------
@@ -71,6 +79,8 @@ def _speak(world: World, ms: int) -> None:
         world.produce("All is well. And you?", ms, world.resident)
     else:
         ask(world)
+        if _resident(world):
+            world.accept()
         world.produce("All is well. And you?", ms)
 
 
@@ -84,7 +94,7 @@ def partly_played(world: World) -> None:
 
 
 def _finish(world: World) -> None:
-    if world.session.auto:
+    if _resident(world):
         world.do(cmd.StageSegmentFinished(request=world.resident, decision="end_of_turn"))
     else:
         world.finish()
@@ -255,7 +265,7 @@ def check(world: World, state: Callable[[World], None], command: str, want: Outc
     state(world)
     epoch = world.session.epoch
     requests = set(world.session.requests)
-    resident = world.session.auto and world.resident
+    resident = _resident(world)
     events = COMMANDS[command](world)
     assert told(events) == want.told
     assert world.session.epoch - epoch == want.bumped
@@ -268,7 +278,7 @@ def check(world: World, state: Callable[[World], None], command: str, want: Outc
     if want.left is not None:
         assert world.session.input.reserved == want.left
     if resident and not want.aborts:
-        assert world.resident == resident  # its memory is not thrown away (Q4.9)
+        assert _resident(world) == resident  # its memory is not thrown away (Q4.9)
     if want.told != REFUSED.told and "created" not in want.told:
         again = COMMANDS["cancel"](world)
         assert error(again) == "response_not_active"  # nothing ends twice (G20)
@@ -300,13 +310,84 @@ def test_turns_that_wait_or_overlap(state: Callable[[World], None], command: str
     check(World(capabilities=CONCURRENT), state, command, want)
 
 
-LISTENING = {"active", "partly_played", "still_played", "all_played"}
+# -- resident models -----------------------------------------------------------------------------------------
+
+UNITS = msgspec.structs.replace(core.REGISTRY["echo"].capabilities, chunk_period_ms=1_000)
+UNIT = 32
+"""Frames of a little more than one unit."""
+
+
+def in_units(*, auto: bool) -> World:
+    """A resident model that takes a second at a time."""
+    return World(plugin="echo", auto=auto, capabilities=UNITS)
+
+
+def heard(world: World) -> None:
+    """The model has heard a unit and listens on; nothing waits."""
+    world.append(125)  # four units, to the last sample
+    world.accept()
+    world.do(cmd.StageSegmentFinished(request=world.resident, decision="listen"))
+
+
+def half_a_unit(world: World) -> None:
+    heard(world)
+    world.append(4)
+
+
+def under_way(world: World) -> None:
+    """A unit is at the stage, which has not taken it yet."""
+    heard(world)
+    world.append(UNIT)
+
+
+def about_to_speak(world: World) -> None:
+    """The model has decided to speak, and has said nothing yet."""
+    heard(world)
+    world.do(cmd.StageSegmentFinished(request=world.resident, decision="speak"))
+
+
+VOID = Outcome(("cleared",), bumped=1, left=0)
+ABORTED = Outcome(("cleared",), bumped=1, aborts=True, left=0)
+
+RESIDENT_ROWS: list[tuple[Callable[[World], None], dict[str, Outcome]]] = [
+    (idle, {C: REFUSED, B: CLEARED, I: CLEARED, O: OUTPUT_CLEARED}),
+    (heard, {C: REFUSED, B: CLEARED, I: CLEARED, O: OUTPUT_CLEARED}),
+    (half_a_unit, {C: REFUSED, B: VOID, I: VOID, O: OUTPUT_CLEARED}),
+    (under_way, {C: REFUSED, B: ABORTED, I: ABORTED, O: OUTPUT_CLEARED}),
+    (about_to_speak, {C: REFUSED, B: ABORTED, I: ABORTED, O: OUTPUT_CLEARED}),
+]
+
+
+@rule("G30", "E29", "Q4.9", "Q4.10")
+@pytest.mark.parametrize(
+    ("state", "command", "want"),
+    [
+        pytest.param(state, command, want, id=f"{state.__name__}-{command}")
+        for state, row in RESIDENT_ROWS
+        for command, want in row.items()
+    ],
+)
+def test_a_model_that_listens_has_not_answered_yet(
+    state: Callable[[World], None], command: str, want: Outcome
+) -> None:
+    check(in_units(auto=True), state, command, want)
+
+
+ANSWERING = {"active", "partly_played", "still_played", "all_played"}
 
 
 @rule("G30", "Q4.9", "Q4.10")
 @pytest.mark.parametrize(
     ("state", "command", "want"),
-    [case for case in CASES if str(case.id).rpartition("-")[0] in LISTENING],
+    [case for case in CASES if str(case.id).rpartition("-")[0] in ANSWERING],
 )
 def test_a_model_that_listens_all_the_time(state: Callable[[World], None], command: str, want: Outcome) -> None:
     check(listening(), state, command, want)
+
+
+@rule("G30", "Q4.9")
+@pytest.mark.parametrize(("state", "command", "want"), CASES)
+def test_a_resident_model_in_a_session_of_turns(
+    state: Callable[[World], None], command: str, want: Outcome
+) -> None:
+    check(in_units(auto=False), state, command, want)

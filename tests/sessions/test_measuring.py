@@ -207,3 +207,22 @@ def test_nothing_said_is_nothing_measured() -> None:
     world.begin()
     latency = only(world.finish(), ev.ResponseEnded).latency
     assert (latency.first_text_ms, latency.first_audio_ms) == (None, None)
+
+
+@rule("K27")
+def test_a_model_that_listens_is_measured_from_the_unit_before_its_first_output() -> None:
+    world = World(plugin="echo", auto=True)
+    world.append()
+    world.accept()
+    world.wait(500)
+    world.append()  # the latest accepted unit of the turn counts
+    world.accept()
+    world.wait(70)
+    world.produce("Hm.", 20, world.resident)
+    world.wait(100)
+    world.append()  # once the response exists, no later one does
+    world.accept()
+    world.produce("Yes.", 20)
+    latency = only(world.finish(world.resident), ev.ResponseEnded).latency
+    assert (latency.first_text_ms, latency.first_audio_ms) == (70, 70)
+    assert latency.since == "the unit was handed over"

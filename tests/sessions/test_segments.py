@@ -9,10 +9,14 @@ from antiphon.events import commands as cmd
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
 from antiphon.events.config import ConfigPatch
+from antiphon.events.context import ContextTurn
 from antiphon.events.metrics import StageCost, Usage
+from antiphon.sessions import core
 
 from tests.rules import rule
-from tests.sessions.world import World, kinds, only
+from tests.sessions.world import World, capable, kinds, only
+
+CASCADE = core.REGISTRY["cascade"].capabilities
 
 
 def listening(**more: Any) -> World:
@@ -140,7 +144,10 @@ def test_a_model_that_thinks_before_it_speaks_is_given_time() -> None:
     assert after.owner != planned.owner  # the response is another owner than its turn
     exhaust_turn = listening()
     exhaust(exhaust_turn)
-    assert decide(exhaust_turn, "speak") == []
+    events = decide(exhaust_turn, "speak")
+    assert kinds(events) == ["ListenDecided", "TurnCompleted"]
+    assert only(events, ev.ListenDecided).reason == "continuation_limit"
+    assert exhaust_turn.session.turn.turn == 1
 
 
 @rule("K24", "K25")
@@ -188,14 +195,35 @@ def test_a_stage_that_finishes_in_silence_says_so(abort: bool) -> None:
 
 
 @rule("G42", "G43")
-@pytest.mark.parametrize("decision", ["speak", "end_of_turn"])
-def test_the_end_of_a_text_is_not_the_end_of_a_turn(decision: cmd.Decision) -> None:
+def test_the_end_of_a_text_is_not_the_end_of_a_turn() -> None:
     world = World()
     world.begin()
     world.produce("All is well.", 100)
-    assert decide(world, decision, world.request) == []
+    world.do(cmd.StageContext(request=world.request, turn=ContextTurn(user="?", assistant="All is well.")))
+    assert world.session.response is not None
     assert kinds(world.produce("", 900)) == ["AudioDelta"]
     assert only(world.finish(), ev.ResponseEnded).status == "completed"
+
+
+@rule("G29")
+@pytest.mark.parametrize("decision", ["speak", "end_of_turn"])
+def test_a_model_without_a_memory_cannot_go_on(decision: cmd.Decision) -> None:
+    world = World()
+    world.begin()
+    world.produce("All is well.", 100)
+    assert kinds(decide(world, decision, world.request)) == ["RequestFinished", "ResponseEnded"]
+
+
+@rule("G29", "H14", "Q4.12")
+def test_a_segment_of_a_draining_answer_ends_nothing() -> None:
+    world = World(capabilities=capable(CASCADE, supports_concurrent_turn_requests=True))
+    world.append(30)
+    first = only(world.commit(create_response=True), ev.ResponseCreated)
+    world.do(cmd.StageGateOpened(request=first.request))
+    world.append(30)
+    world.commit(create_response=True)
+    assert decide(world, "speak", first.request) == []
+    assert len(world.session.open_responses) == 2
 
 
 @rule("F22", "G45")
@@ -213,14 +241,6 @@ def test_a_decision_of_nobody_is_nothing() -> None:
     assert decide(world, "listen", "nobody.e0") == []
 
 
-def test_a_decision_beside_an_answer_of_the_old_mode_is_nothing() -> None:
-    world = listening()
-    resident = world.resident
-    world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(auto_response=False)))
-    world.begin()
-    assert decide(world, "listen", resident) == []
-
-
 def of_turns() -> World:
     """A session whose resident model answers no more by itself."""
     world = listening()
@@ -233,6 +253,13 @@ def test_in_a_session_of_turns_a_turn_without_words_is_completed_in_silence() ->
     world = of_turns()
     assert kinds(decide(world, "end_of_turn")) == ["TurnCompleted"]
     assert world.resident
+
+
+@rule("G26")
+def test_in_a_session_of_turns_nothing_more_is_offered_and_nothing_told() -> None:
+    world = of_turns()
+    exhaust(world, 8)
+    assert decide(world, "speak") == []
 
 
 @rule("G14", "G25", "G26")
