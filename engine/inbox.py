@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import TypeVar, get_args
+from typing import Generic, TypeVar, get_args
 
 from msgspec import Struct
 
@@ -64,12 +64,70 @@ def urgent(command: Command) -> bool:
     return type(command) in URGENT and not counted(command)
 
 
-def place(waiting: deque[T], passes: Callable[[T], bool]) -> int:
-    """Return the index behind the last of `waiting` that may not be passed."""
-    at = len(waiting)
-    while at and passes(waiting[at - 1]):
-        at -= 1
-    return at
+class Line(Generic[T]):
+    """A queue in which urgent ones pass those at its end that may be passed, whatever waits: in constant time.
+
+    `_kept` and `_droppable` are what stands behind the last one that may not be passed: what is left when it is
+    passed, and what may go. Both are numbered, which tells their common order.
+    """
+
+    def __init__(self) -> None:
+        self._fixed: deque[T] = deque()
+        self._kept: deque[tuple[int, T]] = deque()
+        self._droppable: deque[tuple[int, T]] = deque()
+        self._number = 0
+
+    def __len__(self) -> int:
+        return len(self._fixed) + len(self._kept) + len(self._droppable)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether there is one that may not be passed."""
+        return bool(self._fixed)
+
+    def add(self, item: T) -> None:
+        """Put one at the end that may not be passed."""
+        while self._kept or self._droppable:
+            self._fixed.append(self._next().popleft()[1])
+        self._fixed.append(item)
+
+    def add_passable(self, item: T, *, droppable: bool = True) -> None:
+        """Put one at the end that may be passed."""
+        self._number += 1
+        (self._droppable if droppable else self._kept).append((self._number, item))
+
+    def overtake(self, item: T) -> None:
+        """Let one pass all that may be passed."""
+        self._fixed.append(item)
+
+    def drop(self) -> list[T]:
+        """Remove what may be passed and dropped."""
+        dropped = [item for _, item in self._droppable]
+        self._droppable.clear()
+        return dropped
+
+    def first(self) -> T | None:
+        """Return the one whose turn it is."""
+        if self._fixed:
+            return self._fixed[0]
+        return self._next()[0][1] if self._kept or self._droppable else None
+
+    def take(self) -> T:
+        """Remove the one whose turn it is.
+
+        Raises:
+            IndexError: nothing waits.
+        """
+        return self._fixed.popleft() if self._fixed else self._next().popleft()[1]
+
+    def clear(self) -> list[T]:
+        """Remove all."""
+        return [self.take() for _ in range(len(self))]
+
+    def _next(self) -> deque[tuple[int, T]]:
+        if not self._kept or not self._droppable:
+            return self._kept or self._droppable
+        return min(self._kept, self._droppable, key=lambda items: items[0][0])
 
 
 class Item(Struct):
@@ -95,7 +153,7 @@ class Inbox:
     def __init__(self) -> None:
         self.clients = 0
         self.queued_bytes = 0
-        self._items: deque[Item] = deque()
+        self._items: Line[Item] = Line()
 
     def __len__(self) -> int:
         return len(self._items)
@@ -107,51 +165,43 @@ class Inbox:
 
     def put(self, item: Item) -> None:
         """Add a command."""
-        kind = type(item.command)
-        if kind in FROM_CLIENTS:
+        command = item.command
+        if type(command) in FROM_CLIENTS:
             self.clients += 1
             self.queued_bytes += item.size
-            if kind in URGENT and not counted(item.command):
-                self._overtake(item)
-                return
-        self._items.append(item)
+        if urgent(command):
+            if type(command) in CLEARING:
+                for passed in self._items.drop():
+                    self._forget(passed)
+            self._items.overtake(item)
+        elif isinstance(command, AppendAudio) and command.client_seq is None:
+            self._items.add_passable(item)
+        elif isinstance(command, StageReport):
+            self._items.add_passable(item, droppable=False)
+        else:
+            self._items.add(item)
 
     def take(self) -> Item:
         """Remove the next one."""
-        item = self._items.popleft()
+        item = self._items.take()
         self._forget(item)
         return item
 
     def discard(self) -> list[Item]:
         """Remove what clients have asked for, but not a close, which is answered (M8, M9)."""
-        dropped = [item for item in self._items if type(item.command) in DISCARDED]
-        self._items = deque(item for item in self._items if type(item.command) not in DISCARDED)
-        for item in dropped:
-            self._forget(item)
+        dropped: list[Item] = []
+        for item in self.clear():
+            if type(item.command) in DISCARDED:
+                dropped.append(item)
+            else:
+                self.put(item)
         return dropped
 
     def clear(self) -> list[Item]:
         """Remove all."""
         return [self.take() for _ in range(len(self._items))]
 
-    def _overtake(self, item: Item) -> None:
-        at = place(self._items, _passed)
-        if type(item.command) in CLEARING:
-            for passed in [self._items.pop() for _ in range(len(self._items) - at)][::-1]:
-                if isinstance(passed.command, AppendAudio):
-                    self._forget(passed)
-                else:
-                    self._items.append(passed)
-        self._items.insert(at, item)
-
     def _forget(self, item: Item) -> None:
         if type(item.command) in FROM_CLIENTS:
             self.clients -= 1
             self.queued_bytes -= item.size
-
-
-def _passed(item: Item) -> bool:
-    command = item.command
-    if isinstance(command, AppendAudio):
-        return command.client_seq is None
-    return isinstance(command, StageReport)

@@ -1,6 +1,5 @@
 """The way in: from a client's bytes to `AppendAudio`, in the client's order and within its credit."""
 
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import cast
@@ -25,7 +24,7 @@ from antiphon.events.config import SessionConfig
 
 from .boundary import contained_step
 from .errors import Refused
-from .inbox import CLEARING, CLIENT_INBOX, REFUSALS_INBOX, URGENT_INBOX, place, urgent
+from .inbox import CLEARING, CLIENT_INBOX, REFUSALS_INBOX, URGENT_INBOX, Line, counted, urgent
 from .item_request import ItemRequest, placed
 from .pcm import Resampler, decode, level
 from .runner import Runner
@@ -85,11 +84,10 @@ class Deferred(Struct, frozen=True, kw_only=True):
 
 
 class _Held(Struct):
-    """Something that came behind an undecided update. `droppable`: sound that a cancel passes."""
+    """Something that came behind an undecided update."""
 
     go_on: Callable[[], None]
     size: int = 0
-    droppable: bool = False
 
 
 class _Slot(Struct):
@@ -115,9 +113,11 @@ class Ingress:
         self._stream: ScoringStream | None = None
         self._resampler: Resampler | None = None
         self._source: AudioFormat | None = None
+        self._inside: AppendAudio | None = None
+        """The append whose end the resampler still holds."""
         self._rate = runner.session.capabilities.input_format.rate
-        self._slots: deque[_Slot] = deque()
-        self._held: deque[_Held] = deque()
+        self._slots: Line[_Slot] = Line()
+        self._held: Line[_Held] = Line()
         self._updating = False
         self._waiting_bytes = 0
         self._deaf = False
@@ -264,7 +264,7 @@ class Ingress:
                 self._resampler = Resampler(source.rate, self._rate)
             sound = self._resampler.feed(pcm)
         detected = config.turn_detection is not None
-        scored = not detected or self._rate == SCORING_RATE
+        scored = self._scored(config)
         command = AppendAudio(
             attachment=attachment,
             event_id=request.event_id,
@@ -280,6 +280,7 @@ class Ingress:
             force_listen=request.force_listen,
             force_barge_in=request.force_barge_in,
         )
+        self._inside = None if sound is pcm else command
         self._score(command, sound, refuse, detected=detected, pictures=b"".join(request.frames))
 
     def _pictures(self, attachment: int, request: AppendRequest) -> None:
@@ -301,14 +302,27 @@ class Ingress:
         self._leave(command, b"".join(request.frames), command.wire_bytes)
 
     def _flush(self, attachment: int, refuse: Refuse) -> None:
-        """Send on what the resampler holds: the sound is over, or goes on in another format."""
+        """Send on what the resampler holds: the sound is over, or goes on in another format.
+
+        It is the end of the append before it, and of one kind with it (E3).
+        """
         resampler, self._resampler = self._resampler, None
         tail = resampler.flush() if resampler is not None else b""
-        if tail:
-            detected = self._runner.session.config.turn_detection is not None
-            scored = not detected or self._rate == SCORING_RATE
-            command = AppendAudio(attachment=attachment, size=len(tail), scored=scored)
-            self._score(command, tail, refuse, detected=detected)
+        if tail and self._inside is not None:
+            config, inside = self._runner.session.config, self._inside
+            command = AppendAudio(
+                attachment=attachment,
+                size=len(tail),
+                scored=self._scored(config),
+                speech=inside.speech,
+                overlap=inside.overlap,
+                force_listen=inside.force_listen,
+            )
+            self._score(command, tail, refuse, detected=config.turn_detection is not None)
+
+    def _scored(self, config: SessionConfig) -> bool:
+        """Return whether a detector's word counts, or none is asked."""
+        return config.turn_detection is None or self._rate == SCORING_RATE
 
     def _score(
         self, command: AppendAudio, sound: bytes, refuse: Refuse, *, detected: bool, pictures: bytes = b""
@@ -324,7 +338,7 @@ class Ingress:
         if self._stream is None:
             self._stream = self._scoring.new_stream()
         slot = _Slot(command, sound + pictures, command.wire_bytes, ready=False)
-        self._slots.append(slot)
+        self._queue(slot)
         self._waiting_bytes += command.wire_bytes
 
         def scored(scores: Scores) -> None:
@@ -347,19 +361,16 @@ class Ingress:
         """Let a cancel-like command pass the sound that waits, or drop that, up to the last other command."""
         clears = type(command) in CLEARING
         if self._updating:
-            at = place(self._held, _may_be_passed)
-            while clears and len(self._held) > at:
-                self._waiting_bytes -= self._held.pop().size
-            if at:
-                self._held.insert(at, _Held(lambda: self._command(attachment, command, refuse)))
+            if clears:
+                self._waiting_bytes -= sum(held.size for held in self._held.drop())
+            if self._held.blocked:
+                self._held.overtake(_Held(lambda: self._command(attachment, command, refuse)))
                 return
         if clears:
             self._forget_sound()
-        at = place(self._slots, _droppable)
-        while clears and len(self._slots) > at:
-            self._waiting_bytes -= self._slots.pop().size
-        if at:
-            self._slots.insert(at, _Slot(command))
+            self._waiting_bytes -= sum(slot.size for slot in self._slots.drop())
+        if self._slots.blocked:
+            self._slots.overtake(_Slot(command))
         else:
             self._post(command, b"", 0)
 
@@ -383,14 +394,24 @@ class Ingress:
 
     def _hold(self, go_on: Callable[[], None], size: int = 0, *, droppable: bool = False) -> None:
         self._waiting_bytes += size
-        self._held.append(_Held(go_on, size, droppable))
+        held = _Held(go_on, size)
+        if droppable:
+            self._held.add_passable(held)
+        else:
+            self._held.add(held)
 
     def _leave(self, command: Passing, sound: bytes, size: int) -> None:
         if self._slots:
             self._waiting_bytes += size
-            self._slots.append(_Slot(command, sound, size))
+            self._queue(_Slot(command, sound, size))
         else:
             self._post(command, sound, size)
+
+    def _queue(self, slot: _Slot) -> None:
+        if isinstance(slot.command, AppendAudio) and not counted(slot.command):
+            self._slots.add_passable(slot)
+        else:
+            self._slots.add(slot)
 
     def _post(self, command: Passing, sound: bytes, size: int) -> None:
         taken = self._updated if isinstance(command, UpdateSession) else None
@@ -398,8 +419,8 @@ class Ingress:
 
     def _pump(self) -> None:
         """Let everything leave that has nothing to wait for any more; no sound into a session that ends (E11)."""
-        while self._slots and self._slots[0].ready:
-            slot = self._slots.popleft()
+        while (slot := self._slots.first()) is not None and slot.ready:
+            self._slots.take()
             self._waiting_bytes -= slot.size
             if not (isinstance(slot.command, AppendAudio) and self._runner.session.closing):
                 self._post(slot.command, slot.sound, slot.size)
@@ -408,7 +429,7 @@ class Ingress:
         """An update was decided: what came behind it can be understood now, up to the next one."""
         self._updating = False
         while self._held and not self._updating:
-            held = self._held.popleft()
+            held = self._held.take()
             self._waiting_bytes -= held.size
             held.go_on()
 
@@ -416,14 +437,6 @@ class Ingress:
 def _known(command: Passing) -> AnyCommand:
     # Every concrete class of `ClientCommand` is a member of the union; a test holds that.
     return cast("AnyCommand", command)
-
-
-def _may_be_passed(held: _Held) -> bool:
-    return held.droppable
-
-
-def _droppable(slot: _Slot) -> bool:
-    return isinstance(slot.command, AppendAudio) and slot.command.client_seq is None
 
 
 def _names(command: ClientCommand | CloseSession) -> tuple[str | None, int | None]:

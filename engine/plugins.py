@@ -1,10 +1,11 @@
 """The session halves of model plugins, by name, for whoever puts a server together."""
 
 from antiphon.events.audio import MAX_RATE, MIN_RATE, AudioFormat
-from antiphon.sessions.plugins import REGISTRY
+from antiphon.sessions.core import Refusal
+from antiphon.sessions.plugins import REGISTRY, check_recording
 from antiphon.sessions.plugins import SessionPlugin as SessionPlugin
 
-from .errors import UnknownPlugin
+from .errors import Refused, UnknownPlugin
 
 
 class Misfit(Exception):
@@ -45,6 +46,15 @@ def check_stage(plugin: SessionPlugin, input_format: AudioFormat) -> None:
             f"the plugin {plugin.name!r} feeds {feeds.encoding} at {feeds.rate} Hz, and the stage takes "
             f"{input_format.encoding} at {input_format.rate} Hz"
         )
+
+
+def no_recording(plugin: SessionPlugin) -> Refused | None:
+    """Return why the model takes no reference audio, so that none need be read; None: it takes some."""
+    try:
+        check_recording(plugin)
+    except Refusal as refusal:
+        return Refused(refusal.code, refusal.message, param=refusal.param)
+    return None
 
 
 def plugin_named(name: str) -> SessionPlugin:

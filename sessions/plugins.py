@@ -6,6 +6,7 @@ from .models.aura import AURA as AURA
 from .models.base import OPENAI_VOICES as OPENAI_VOICES
 from .models.base import SessionPlugin as SessionPlugin
 from .models.base import TurnModel as TurnModel
+from .models.base import check_recording as check_recording
 from .models.minicpm import MINICPM as MINICPM
 from .models.nemotron import NEMOTRON as NEMOTRON
 from .models.personaplex import PERSONAPLEX as PERSONAPLEX

@@ -9,6 +9,7 @@ from antiphon.engine.attachment import Attachment, DetachReason
 from antiphon.engine.boundary import contained_step
 from antiphon.engine.errors import Refused
 from antiphon.engine.hub import Hub
+from antiphon.engine.plugins import no_recording
 from antiphon.engine.published import Published
 from antiphon.engine.replay_window import Overflow
 from antiphon.events.commands import CloseSession, UpdateSession
@@ -164,7 +165,7 @@ class Connection:
             token=attachment.token,
         )
         self._attachment = attachment
-        self._intake = Intake(attachment, self._reader, self._guard)
+        self._intake = Intake(attachment, self._reader, self._guard, no_recording(self._hub.plugin))
         self._idleness.watch(view.config.idle_timeout_s)
         for message in self._early.take():
             self._intake.take(message)

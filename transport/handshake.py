@@ -12,6 +12,7 @@ from antiphon.engine.defaults import default_config
 from antiphon.engine.errors import Refused, Resync
 from antiphon.engine.hub import Hub
 from antiphon.engine.opening import Opening, Resumption
+from antiphon.engine.plugins import no_recording
 from antiphon.events.commands import UpdateSession
 from antiphon.events.config import ConfigPatch, Dialect, SessionConfig
 
@@ -116,7 +117,14 @@ class Handshake:
     def _understand(self, message: bytes | None) -> Understood:
         if message is None:
             raise binary()
-        decoded = decode(message, Reading(dialect=self._invitation.dialect, attachment=1))
+        decoded = decode(
+            message,
+            Reading(
+                dialect=self._invitation.dialect,
+                attachment=1,
+                no_recording=no_recording(self._hub.plugin),
+            ),
+        )
         return decoded.under(self._defaults()) if isinstance(decoded, Undecided) else decoded
 
     def _defaults(self) -> SessionConfig:

@@ -25,7 +25,9 @@ Guard = Callable[[Callable[[], None]], None]
 class Intake:
     """The way in of one connection whose session is open."""
 
-    def __init__(self, attachment: Attachment, reader: Reader, guard: Guard) -> None:
+    def __init__(
+        self, attachment: Attachment, reader: Reader, guard: Guard, no_recording: Refused | None = None
+    ) -> None:
         self._attachment = attachment
         self._reader = reader
         self._guard = guard
@@ -33,6 +35,7 @@ class Intake:
             dialect=attachment.dialect,
             attachment=attachment.generation,
             signals=attachment.capabilities.supports_external_turn_signal,
+            no_recording=no_recording,
         )
 
     def take(self, message: bytes | None) -> None:
@@ -85,7 +88,7 @@ class Intake:
             message = "A session is attached to this connection already."
             self._refuse(WireError("unsupported_session_resume", message, event_id=asked.event_id))
         elif isinstance(asked, Recorded):
-            self._attachment.send(asked.update, size, asked.sound)
+            self._attachment.send(asked.update, size + len(asked.sound), asked.sound)
         else:
             if isinstance(asked, CloseSession) or (isinstance(asked, SignalTurn) and asked.signal in _CLOSING):
                 self._reader.asked_to_close = True

@@ -44,17 +44,37 @@ def read_wav(path: Path, rate: int = 16_000) -> Pcm:
         raise WavError(f"there is no file {path}") from None
     except OSError as error:
         raise WavError(f"cannot read {path}: {error.strerror}") from error
-    return wav_samples(path, data, rate)
+    return open_wav(path, data).samples(rate)
 
 
-def wav_samples(path: Path, data: bytes, rate: int = 16_000) -> Pcm:
-    """Return the sound of the bytes of a file, as `read_wav` does; `path` only names it.
+class Wav(Struct, frozen=True):
+    """A file whose head was read; `rate` in Hz. Its sound is not expanded yet."""
+
+    form: _Format
+    body: bytes
+
+    @property
+    def rate(self) -> int:
+        """Frames a second, as the file says."""
+        return self.form.rate
+
+    @property
+    def seconds(self) -> float:
+        """How long it lasts."""
+        return len(self.body) / (self.form.channels * self.form.width * self.form.rate)
+
+    def samples(self, rate: int) -> Pcm:
+        """Return the sound as mono samples of 16 bits at `rate` Hz."""
+        return to_pcm16(_decode(self.form, self.body).reshape(-1, self.form.channels), self.form.rate, rate)
+
+
+def open_wav(path: Path, data: bytes) -> Wav:
+    """Read the head of a file's bytes; `path` only names it.
 
     Raises:
         WavError: as `read_wav`.
     """
-    form, body = _chunks(path, data)
-    return to_pcm16(_decode(form, body).reshape(-1, form.channels), form.rate, rate)
+    return Wav(*_chunks(path, data))
 
 
 def to_pcm16(samples: Samples, rate: int, wanted: int) -> Pcm:

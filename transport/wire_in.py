@@ -113,7 +113,9 @@ def _patched(
     event: given.SessionUpdate, session: Raw | bytes, reading: Reading, *, whole_event: bool = False
 ) -> Undecided:
     def build(config: SessionConfig) -> Understood:
-        patch, recording = read_session(session, config, reading.dialect, whole_event=whole_event)
+        patch, recording = read_session(
+            session, config, reading.dialect, whole_event=whole_event, no_recording=reading.no_recording
+        )
         update = commands.UpdateSession(
             attachment=reading.attachment,
             event_id=event.event_id,

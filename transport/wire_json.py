@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Final, cast
 
 import msgspec
@@ -15,7 +15,9 @@ MAX_DEPTH = 64
 LONGEST_NUMBER = 4300
 """Digits; the limit of Python's own integers."""
 
-_LONG = re.compile(rb"[0-9]{%d}" % (LONGEST_NUMBER + 1))
+_LONG = re.compile(rb"(?<![0-9])[0-9]{%d}" % (LONGEST_NUMBER + 1))
+"""Only tried where digits begin: tried at each of them it would take time in the square of their number."""
+
 _OPEN = np.frombuffer(b"[{", np.uint8)
 _CLOSE = np.frombuffer(b"]}", np.uint8)
 _QUOTE = 0x22
@@ -66,7 +68,7 @@ def diagnose(frame: bytes, error: msgspec.DecodeError) -> WireError:
         return invalid_json()
     if not constants:
         return invalid_json()
-    path = next(_constants(parsed, ""), "")
+    path = "".join(reversed(_path(parsed) or ())).removeprefix(".")
     refusal = wrong_type(f"{constants[0]} is not a value of JSON.", path)
     refusal.event_id = _event_id(parsed)
     refusal.__cause__ = error
@@ -76,16 +78,25 @@ def diagnose(frame: bytes, error: msgspec.DecodeError) -> WireError:
 _CONSTANT: Final = object()
 
 
-def _constants(value: object, path: str) -> Iterator[str]:
-    """Yield the paths at which NaN or Infinity stand."""
+def _path(value: object) -> list[str] | None:
+    """Return the steps to where NaN or Infinity stands first, the last one first; None: nowhere in `value`.
+
+    They are written down on the way back: a path that is made for each value costs as much as all of its keys.
+    """
     if value is _CONSTANT:
-        yield path
-    elif isinstance(value, dict):
-        for key, inner in cast("dict[str, object]", value).items():
-            yield from _constants(inner, f"{path}.{key}" if path else key)
+        return []
+    steps: Iterable[tuple[object, object]] = ()
+    keyed = isinstance(value, dict)
+    if isinstance(value, dict):
+        steps = cast("dict[object, object]", value).items()
     elif isinstance(value, list):
-        for index, inner in enumerate(cast("list[object]", value)):
-            yield from _constants(inner, f"{path}[{index}]")
+        steps = enumerate(cast("list[object]", value))
+    for step, inner in steps:
+        found = _path(inner) if inner is _CONSTANT or type(inner) in (dict, list) else None
+        if found is not None:
+            found.append(f".{step}" if keyed else f"[{step}]")
+            return found
+    return None
 
 
 def _event_id(parsed: object) -> str | None:

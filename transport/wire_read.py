@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from antiphon.engine.errors import Refused
 from antiphon.engine.ingress import AppendRequest
 from antiphon.engine.item_request import ItemRequest
 from antiphon.engine.tokens import Veiled
@@ -69,8 +70,12 @@ Decoded = Understood | Undecided
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """What the reading of a frame depends on: who sent it. `signals`: the model takes signals about turns."""
+    """What the reading of a frame depends on: who sent it. `signals`: the model takes signals about turns.
+
+    `no_recording`: why it takes no reference audio, if it does not.
+    """
 
     dialect: Dialect
     attachment: int
     signals: bool = True
+    no_recording: Refused | None = None

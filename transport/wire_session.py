@@ -6,6 +6,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from antiphon.engine.errors import Refused
 from antiphon.events.audio import AudioFormat
 from antiphon.events.config import (
     ConfigPatch,
@@ -82,10 +83,15 @@ def patch_from(
 
 
 def read_session(
-    raw: Raw | bytes, config: SessionConfig, dialect: Dialect, *, whole_event: bool = False
+    raw: Raw | bytes,
+    config: SessionConfig,
+    dialect: Dialect,
+    *,
+    whole_event: bool = False,
+    no_recording: Refused | None = None,
 ) -> tuple[ConfigPatch, bytes]:
     """Return the patch that a session object stands for, against the configuration in force, and the samples of the
-    recording in it (none: empty).
+    recording in it (none: empty). A recording is not even read if there is a reason for `no_recording`.
 
     `whole_event` True: `raw` is an event whose own keys are the session's. Checks come in the contract's order:
     shape, formats, turn detection, then the rest; the first fault is raised. Whether a change is allowed, and
@@ -102,7 +108,7 @@ def read_session(
     output_is = _output_format(given, audio_out, config, dialect)
     detection = _turn_detection(given, audio_in, config)
     _refuse_foreign(given, raw, whole_event=whole_event)
-    voice = recorded(given.ref_audio) if given.ref_audio is not None else None
+    voice = recorded(given.ref_audio, no_recording) if given.ref_audio is not None else None
     tools = _tools(given, extra)
     patch = ConfigPatch(
         model=_or_unset(given.model),

@@ -288,9 +288,8 @@ class TurnModel(Struct, frozen=True, kw_only=True):
         read(config.extras, SamplingExtras)
         self.check_tools(config)
         self.check_voice(config)
-        if config.ref_audio is not None and self.ref_audio in ("unsupported", "refused"):
-            code = INVALID if self.ref_audio == "refused" else "unsupported"
-            refuse(code, "This model takes no reference audio.", "session.ref_audio", "value")
+        if config.ref_audio is not None:
+            check_recording(self)
 
     def check_tools(self, config: SessionConfig) -> None:
         """Refuse more tools than the model takes."""
@@ -385,6 +384,17 @@ def _over(base: Sampling, config: SessionConfig, extra: SamplingExtras) -> Sampl
         if extra.repetition_penalty is None
         else extra.repetition_penalty,
     )
+
+
+def check_recording(plugin: SessionPlugin) -> None:
+    """Accept a recording for the voice of a model, whatever is in it (N41).
+
+    Raises:
+        Refusal: the model takes none.
+    """
+    if plugin.ref_audio in ("unsupported", "refused"):
+        code = INVALID if plugin.ref_audio == "refused" else "unsupported"
+        refuse(code, "This model takes no reference audio.", "session.ref_audio", "value")
 
 
 def tools(config: SessionConfig) -> list[msgspec.Raw]:

@@ -1,8 +1,10 @@
 """What waits for a runner: who may pass whom, what is dropped, and what is counted."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from antiphon.engine.inbox import Inbox, Item
+from antiphon.engine.inbox import Inbox, Item, Line
 from antiphon.events.commands import (
     AnyCommand,
     AppendAudio,
@@ -124,3 +126,59 @@ def test_commands_of_clients_and_their_bytes_are_counted_until_they_are_taken_or
 def test_what_stages_and_timers_say_is_told_from_what_clients_say() -> None:
     inbox = filled(SOUND, REPORT, Tick(), Heartbeat(attachment=1))
     assert inbox.others == 2
+
+
+class Slowly:
+    """The order as it is told: an urgent one goes behind the last that may not be passed."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[str, int]] = []
+
+    def put(self, kind: str, number: int) -> None:
+        at = len(self.waiting)
+        if kind in ("urgent", "clearing"):
+            while at and self.waiting[at - 1][0] in ("sound", "report"):
+                at -= 1
+        if kind == "clearing":
+            self.waiting[at:] = [one for one in self.waiting[at:] if one[0] != "sound"]
+        self.waiting.insert(at, (kind, number))
+
+
+KINDS = st.sampled_from(["sound", "report", "fixed", "urgent", "clearing", "take"])
+
+
+@rule("P58")
+@given(st.lists(KINDS, max_size=40))
+def test_a_line_keeps_the_order_that_is_told(kinds: list[str]) -> None:
+    line, told = Line[tuple[str, int]](), Slowly()
+    for number, kind in enumerate(kinds):
+        if kind == "take":
+            assert line.first() == (told.waiting[0] if told.waiting else None)
+            if told.waiting:
+                assert line.take() == told.waiting.pop(0)
+            continue
+        told.put(kind, number)
+        if kind == "clearing":
+            line.drop()
+        if kind in ("urgent", "clearing"):
+            line.overtake((kind, number))
+        elif kind == "fixed":
+            line.add((kind, number))
+        else:
+            line.add_passable((kind, number), droppable=kind == "sound")
+        assert len(line) == len(told.waiting)
+        assert line.blocked == any(kind not in ("sound", "report") for kind, _ in told.waiting)
+    assert line.clear() == told.waiting
+
+
+@rule("P58")
+def test_passing_a_long_line_costs_no_more_than_passing_a_short_one() -> None:
+    """Were each cancel to look at all that it passes, this would take hours."""
+    many = 100_000
+    inbox = filled(*[SOUND, REPORT] * many)
+    for _ in range(many):
+        inbox.put(Item(CancelResponse(attachment=1)))
+    inbox.put(Item(CancelInput(attachment=1)))
+    for _ in range(many):
+        inbox.put(Item(CancelInput(attachment=1)))
+    assert (len(inbox), inbox.clients, inbox.queued_bytes) == (3 * many + 1, 2 * many + 1, 0)

@@ -20,6 +20,7 @@ from antiphon.events.commands import (
     CommitInput,
     CreateResponse,
     Heartbeat,
+    OverlapAction,
     UpdateSession,
 )
 from antiphon.events.config import ConfigPatch, Limits, TurnDetection
@@ -523,3 +524,41 @@ async def test_what_comes_behind_an_update_that_waits_is_understood_when_it_hold
         stage.cue("go")
         await settle()
         assert [event.ref.size for event in await received(here, attachment.session)] == [3_200, 3_200, 1_600]
+
+
+@rule("E3", "E23", "P58")
+@pytest.mark.parametrize(("spoken", "asked"), [(False, None), (True, None), (True, "drop")])
+async def test_what_the_resampler_held_is_of_one_kind_with_the_append_that_it_ends(
+    spoken: bool, asked: OverlapAction | None
+) -> None:
+    async with world() as here:
+        attachment = await here.hub.open(opening(patch=ConfigPatch(input_format=AudioFormat("pcm16", 24_000))))
+        attachment.append(AppendRequest(data=b"\x00\x20" * 2_400, speech=spoken, overlap=asked, force_listen=True))
+        attachment.send(CommitInput(attachment=1))
+        await settle()
+        sounds = [
+            entry.command
+            for entry in await here.recorded(attachment.session)
+            if isinstance(entry.command, AppendAudio)
+        ]
+        assert len(sounds) == 2
+        assert [(one.speech, one.overlap, one.force_listen) for one in sounds] == [(spoken, asked, True)] * 2
+        assert await codes(here, attachment.session) == []
+
+
+@rule("P58")
+async def test_cancels_behind_sound_that_waits_for_its_scores_or_for_an_update_cost_no_more_than_a_few() -> None:
+    scoring = Slow()
+    async with world(scorer=scoring, settings=HubSettings(input_bytes=2**30, shutdown_ms=200)) as here:
+        attachment = await here.hub.open(opening(patch=ConfigPatch(turn_detection=TurnDetection())))
+        for _ in range(CLIENT_INBOX // 2):
+            attachment.append(AppendRequest(data=bytes(2)))
+        attachment.send(UpdateSession(attachment=1, patch=ConfigPatch(instructions="new")))
+        for _ in range(CLIENT_INBOX // 2 - 1):
+            attachment.append(AppendRequest(data=bytes(2)))
+        for _ in range(CLIENT_INBOX):
+            attachment.send(CancelResponse(attachment=1))
+        ingress = way_in(here, attachment.session)
+        assert ingress.reserved == 2 * (CLIENT_INBOX - 1)
+        attachment.send(CancelInput(attachment=1))
+        assert ingress.reserved == CLIENT_INBOX

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from antiphon.engine.plugins import no_recording
+from antiphon.sessions.plugins import ECHO, MINICPM
 from antiphon.transport.wav import write_wav
 from antiphon.transport.wire_errors import WireError
 from antiphon.transport.wire_recording import recorded
@@ -86,3 +88,29 @@ def test_a_recording_lasts_a_tenth_of_a_second(tmp_path: Path) -> None:
     with pytest.raises(WireError) as refused:
         recorded(base64.b64encode(wav(1_599, folder=tmp_path)).decode())
     assert refused.value.code == "bad_audio"
+
+
+@rule("N34", "E12")
+@pytest.mark.parametrize(
+    ("samples", "rate"), [(60 * 8_000 + 1, 8_000), (1_000, 1_000), (7_999, 7_999), (192_001, 192_001)]
+)
+def test_a_recording_that_would_grow_is_refused_by_its_head(samples: int, rate: int, tmp_path: Path) -> None:
+    with pytest.raises(WireError) as refused:
+        recorded(base64.b64encode(wav(samples, rate, tmp_path)).decode())
+    assert (refused.value.code, refused.value.param) == ("bad_audio", "session.ref_audio")
+
+
+@rule("N34")
+def test_the_longest_recording_is_taken(tmp_path: Path) -> None:
+    assert len(recorded(base64.b64encode(wav(60 * 8_000, 8_000, tmp_path)).decode()).sound) == 2 * 60 * 16_000
+
+
+@rule("N34", "N41")
+def test_a_model_that_takes_no_recording_reads_none(tmp_path: Path) -> None:
+    """Not even its head: a file that is none is refused for the model."""
+    reason = no_recording(ECHO)
+    for data in (wav(16_000, folder=tmp_path), b"RIFF and so on"):
+        with pytest.raises(WireError) as refused:
+            recorded(base64.b64encode(data).decode(), reason)
+        assert (refused.value.code, refused.value.param) == ("unsupported", "session.ref_audio")
+    assert no_recording(MINICPM) is None
