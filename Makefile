@@ -43,9 +43,17 @@ serve: voice ## the realtime server on this machine, with the spoken pipeline re
 	@$(BIN)/python -m antiphon.stages.assets
 	@$(BIN)/antiphon serve $(ARGS)
 
-test: check ## check, then every test
+test: check ## check, then every test; ARGS="…" chooses some, as pytest's arguments
 	@$(BIN)/python -m antiphon.stages.assets
+ifeq ($(strip $(ARGS)),)
+	@echo '-- the vocabulary and the core, every branch of them'
+	@$(BIN)/python -m coverage run -m pytest tests/events tests/sessions
+	@$(BIN)/python -m coverage report
+	@echo '-- everything else'
+	@$(BIN)/python -m pytest --ignore tests/events --ignore tests/sessions
+else
 	@$(BIN)/python -m pytest $(ARGS)
+endif
 
 check: voice dev ## format, lint and types (what is checked includes what draws the demo)
 	@echo '-- ruff format';  $(BIN)/ruff format --check .

@@ -97,21 +97,13 @@ def pieces(item: Item) -> list[AudioPart | ImagePart]:
 
 
 def _words(part: Part) -> str:
-    match part:
-        case TextPart(text=text):
-            return text
-        case AudioPart(transcript=transcript):
-            return transcript or ""
-        case ImagePart():
-            return ""
+    if isinstance(part, TextPart):
+        return part.text
+    return (part.transcript or "") if isinstance(part, AudioPart) else ""
 
 
 def text_of(item: Item) -> str:
     """Return the words of an item: texts and transcripts of a message, joined by a space; else its payload."""
-    match item:
-        case Message(content=content):
-            return " ".join(word for word in map(_words, content) if word)
-        case FunctionCall(arguments=arguments):
-            return arguments
-        case FunctionOutput(output=output):
-            return output
+    if isinstance(item, Message):
+        return " ".join(word for word in map(_words, item.content) if word)
+    return item.arguments if isinstance(item, FunctionCall) else item.output

@@ -130,7 +130,7 @@ def _open_aside(draft: Draft, options: cmd.ResponseOptions) -> None:
     """Answer beside the conversation: it is read, and nothing is written into it (G5, WIRE 2.6)."""
     asides = sum(response.aside for response in draft.session.others.values())
     if asides >= MOST_ASIDES:
-        refuse("response_already_active", f"{asides} responses out of band are open; wait until one has ended.")
+        refuse("input_backpressure", f"{asides} responses out of band are open; wait until one has ended.")
     open_response(draft, options)
 
 

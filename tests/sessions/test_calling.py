@@ -6,6 +6,8 @@ from antiphon.events import commands as cmd
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
 from antiphon.events.items import FunctionCall, FunctionOutput
+from antiphon.sessions.evolve import evolve
+from antiphon.sessions.phases import IllegalTransition
 from antiphon.sessions.view import prompt
 
 from tests.rules import rule
@@ -261,6 +263,16 @@ def test_a_stage_is_told_the_tools_and_sees_calls_with_their_outputs() -> None:
     world.give_output(calls(world)[0].call_id, "here")
     (again,) = [effect for effect in world.effects(world.respond()) if isinstance(effect, fx.SubmitToStage)]
     assert [type(item) for item in again.payload.items[-2:]] == [FunctionCall, FunctionOutput]
+
+
+def test_a_log_in_which_a_call_is_written_that_nobody_began_is_refused() -> None:
+    world = World()
+    response_id = world.begin()
+    piece = ev.CallDelta(
+        number=99, count=1, response_id=response_id, output_index=0, item_id="i", call_id="c", arguments="{"
+    )
+    with pytest.raises(IllegalTransition, match="no call is open"):
+        evolve(world.session, piece, world.now)
 
 
 @rule("J10")

@@ -8,7 +8,7 @@ from antiphon.events import effects as fx
 from antiphon.events import events as ev
 from antiphon.events.audio import SampleRef
 from antiphon.events.config import Limits
-from antiphon.events.items import AudioPart, ImagePart, Message, Part, TextPart, pieces
+from antiphon.events.items import AudioPart, ImagePart, Message, Part, TextPart, pieces, text_of
 from antiphon.sessions import core
 from antiphon.sessions.plugins import CASCADE
 
@@ -89,3 +89,7 @@ def test_an_item_has_a_part_without_bytes_if_nothing_was_heard_in_it() -> None:
     world = World()
     item = only(world.item(user(AudioPart(transcript="", ms=100))), ev.ItemCreated).item
     assert pieces(item) == []
+
+
+def test_a_picture_has_no_words() -> None:
+    assert text_of(user(TextPart("This"), image(), AudioPart(size=2), AudioPart("one?"))) == "This one?"
