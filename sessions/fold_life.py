@@ -111,7 +111,7 @@ def _recorded(session: Session) -> None:
 def engine_restarted(session: Session, event: ev.EngineRestarted) -> None:
     for request in event.lost:
         request_to(session, request, event)
-    session.turn.epoch = session.turn.voided = event.epoch
+    session.turn.epoch = event.epoch
 
 
 def session_closing(session: Session, event: ev.SessionClosing) -> None:

@@ -11,7 +11,6 @@ from .draft import Draft
 from .ending import close, close_if_free, end_response
 from .feeding import give_back
 from .phases import LIVE
-from .playback import playing
 from .refusal import refuse
 from .state import ControlOutcome, Session, close_body, detach_body, opening_body, resume_body
 from .updating import publish
@@ -253,7 +252,7 @@ def start_runner(draft: Draft, command: cmd.StartRunner) -> None:
         draft.emit(ev.ErrorReported(number=draft.number, count=1, code="engine_restarted", message=message))
         failure = ev.Failure("engine_restarted", message)
         for response in session.open_responses:
-            end_response(draft, response, "failed", failure=failure, cut=playing(session, draft.now) is not None)
+            end_response(draft, response, "failed", failure=failure)
     lost = tuple(session.requests)
     forgotten = _memory_lost(session)
     epoch = session.epoch + (1 if lost and session.phase == "open" else 0)

@@ -9,6 +9,7 @@ from antiphon.events import events as ev
 from antiphon.events.config import Limits, SessionConfig, TurnDetection
 from antiphon.sessions import core
 from antiphon.sessions.models.base import TurnModel
+from antiphon.sessions.playback import heard
 from antiphon.sessions.plugins import CASCADE
 from antiphon.sessions.state import KEPT_CONTROLS
 from antiphon.sessions.view import next_deadline, outstanding
@@ -521,7 +522,6 @@ def test_restart_fails_the_response_detaches_and_starts_the_grace() -> None:
     events = world.restart()
     assert kinds(events) == [
         "ErrorReported",
-        "HistoryCut",
         "ResponseEnded",
         "EngineRestarted",
         "SessionDetached",
@@ -536,6 +536,36 @@ def test_restart_fails_the_response_detaches_and_starts_the_grace() -> None:
     world.release()
     assert outstanding(world.session) == []
     assert next_deadline(world.session) == world.now + 120_000 * MS
+
+
+@rule("P6", "P49")
+def test_what_was_said_before_a_restart_is_still_heard_behind_it() -> None:
+    """The memory of a model dies with its process; sound that is durable does not."""
+    world = World(plugin="echo", auto=True)
+    world.append()
+    world.produce("said", 1_000, world.resident)
+    world.wait(100)
+    world.restart()
+    assert world.session.epoch == 1
+    assert world.session.turn.voided == 0
+    world.resume()
+    world.wait(1_500)
+    (playout,) = world.session.playouts.values()
+    assert heard(playout, world.now) == (1_000, "playout")
+    world.append()
+    world.produce("again", 100, world.resident)
+    world.barge_in()
+    assert world.session.turn.voided == world.session.epoch == 2
+
+
+@rule("A5")
+def test_a_memory_that_begins_anew_silences_nothing() -> None:
+    world = World(plugin="echo", auto=True)
+    world.append()
+    world.produce("said", 1_000, world.resident)
+    world.finish(world.resident)
+    assert world.session.epoch == 1
+    assert world.session.turn.voided == 0
 
 
 def test_restart_of_an_idle_session_keeps_the_epoch() -> None:
