@@ -39,6 +39,7 @@ QWEN3_OMNI = Qwen3Omni(
     version="1",
     capabilities=Capabilities(
         supports_image_input=True,
+        text_requires_complete_audio=True,
         required_input_modalities=("audio",),
         input_format=AudioFormat("pcm16", 16_000),
         output_rate=24_000,

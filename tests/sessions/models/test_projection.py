@@ -247,3 +247,19 @@ def test_a_resident_model_that_ends_its_turn_without_a_sound_has_failed_it() -> 
     events = here.do(cmd.StageSegmentFinished(request=request, decision="end_of_turn"))
     assert only(events, ev.ResponseEnded).status == "failed"
     assert here.session.phase == "open"
+
+
+@rule("N43", "I4")
+def test_of_an_unaligned_answer_a_part_of_the_sound_is_no_part_of_the_text() -> None:
+    here, request = answering("qwen3-omni")
+    here.produce("One two three four.", 0, request)
+    here.produce("", 1000, request)
+    here.ack(500)
+    here.cancel()
+    assert here.heard() == []
+    here, request = answering("qwen3-omni")
+    here.produce("One two three four.", 0, request)
+    here.produce("", 1000, request)
+    here.finish(request)
+    here.ack(1000)
+    assert here.heard() == ["One two three four."]
