@@ -134,8 +134,15 @@ class Desk:
             request = effect.request if isinstance(effect, SubmitToStage | FeedStage) else ""
             self._post(StageFailed(request=request, code="storage_unavailable", message=str(error)))
             return
-        if not self._closed:
+        if not self._closed and not self._called_off(effect):
             self._tell(effect, sound)
+
+    def _called_off(self, effect: AnyEffect) -> bool:
+        """Return whether a turn was aborted while it was prepared: then nobody is given it (K6)."""
+        if not isinstance(effect, SubmitToStage):
+            return False
+        request = effect.request
+        return any(isinstance(later, AbortRequests) and request in later.requests for later in self._waiting)
 
     async def _read(self, ref: SampleRef) -> bytes:
         return self._window.get(ref) or await self._samples.read(self._session, ref)

@@ -120,17 +120,30 @@ async def test_each_effect_becomes_its_message() -> None:
 async def test_old_sound_comes_from_the_store_and_later_effects_wait_behind_it() -> None:
     async with bench() as here:
         here.desk.execute([submit(spoken(98, 2), spoken(100, 2))])
-        here.desk.execute([AbortRequests(requests=("s.e0.turn0",))])
+        here.desk.execute([ConfirmRequest(request="s.e0.turn0")])
         await settle()
         assert here.told == []
         here.samples.gate.set()
         await settle()
-        assert here.told == ["Submit", "Abort"]
+        assert here.told == ["Submit", "Confirm"]
         (message, _) = here.stage.messages
         assert isinstance(message, Submit)
         assert [data for _, data in message.sound] == [b"bc", b"ab"]
         here.desk.execute([ReleaseRequests(requests=("s.e0.turn0",))])
-        assert here.told == ["Submit", "Abort", "Release"]
+        assert here.told == ["Submit", "Confirm", "Release"]
+
+
+@rule("K6")
+@pytest.mark.parametrize("other", [False, True])
+async def test_a_turn_that_is_called_off_while_it_is_prepared_is_given_to_nobody(other: bool) -> None:
+    async with bench() as here:
+        here.desk.execute([submit(spoken(98, 2))])
+        here.desk.execute([AbortRequests(requests=("another",) if other else ("another", "s.e0.turn0"))])
+        here.samples.gate.set()
+        await settle()
+        assert here.told == (["Submit", "Abort"] if other else ["Abort"]), (
+            "the abort is told and confirmed all the same"
+        )
 
 
 async def test_sound_that_cannot_be_read_fails_the_request() -> None:

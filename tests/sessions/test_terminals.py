@@ -132,6 +132,21 @@ def test_a_turn_that_the_stage_does_not_take_fails_with_its_error(how: str) -> N
     assert "ResponseCreated" in kinds(ask(world))
 
 
+@rule("K7", "K9")
+def test_a_chain_that_cannot_be_warmed_is_given_up_whole_before_it_was_accepted() -> None:
+    """Later stages have no request of their own: that of the turn fails, is cleaned up, and the session lives."""
+    world = World()
+    world.begin()
+    request = world.request
+    events = world.do(cmd.StageFailed(request=request, code="engine_error", message="The voice cannot be loaded."))
+    assert kinds(events) == ["ErrorReported", "ResponseEnded", "RequestFinished"]
+    assert world.effects(events) == [fx.ReleaseRequests(requests=(request,))]
+    assert world.produce("late", 100, request) == []
+    world.release()
+    assert not world.session.requests
+    assert world.answer()
+
+
 @rule("G22", "E28")
 def test_clearing_the_input_does_not_reach_a_turn_that_was_committed() -> None:
     """There is no queue between a commit and its submission, so nothing of it can be cleared while it waits."""
