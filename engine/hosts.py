@@ -226,6 +226,7 @@ class BaseHost:
                 model_turn=effect.model_turn,
                 sampling=effect.sampling,
                 turn=effect.turn,
+                items=effect.items,
             )
         )
 

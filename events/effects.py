@@ -62,7 +62,8 @@ class FeedStage(Effect, frozen=True, kw_only=True):
     in `format`. `turn`: the response that the unit is the last input of, with all that it should know; None while
     the model decides by itself. `batches` are the function outputs that it has not said to own, up to
     `generation`: a request that begins has those before the first one (J12, J13). `tokens` is what to reserve for
-    the unit at most, 0 if that is the stage's to know (N10).
+    the unit at most, 0 if that is the stage's to know (N10). `items` are what was written since the request began,
+    or since the last unit: the model does not know of it yet. Sound of the user that it was given is not in them.
     """
 
     request: str
@@ -84,6 +85,7 @@ class FeedStage(Effect, frozen=True, kw_only=True):
     sampling: tuple[Sampling, ...] | None = None
     """Sampling sets that replace the ones before (K3); None: they go on."""
     turn: TurnInput | None = None
+    items: tuple[Item, ...] = ()
 
 
 class ConfirmRequest(Effect, frozen=True, kw_only=True):

@@ -270,7 +270,8 @@ class UnitTaken(Event, frozen=True, kw_only=True):
     `operation` counts all units of the session and is never used again; `seq` counts 1, 2, 3 … the accepted units
     of the request, `turn_seq` those of the turn in it (A8): the numbers of a unit that is given up are given again.
     `refs` are its sound, oldest first, and `pad` the bytes of silence behind it, only ever at the end of a `final`
-    one. `response_id`: the announced response that it shall be answered by.
+    one. `response_id`: the announced response that it shall be answered by; silence is then what lets a written
+    turn start (G7).
     """
 
     request: str
@@ -288,6 +289,8 @@ class UnitTaken(Event, frozen=True, kw_only=True):
     response_id: str | None = None
     configuration: int | None = None
     """The generation of the configuration that the model works by from here on, if it is a new one (K3, L9)."""
+    told: tuple[str, ...] = ()
+    """Items that the model is told of with it: written since its request began, or since the last unit (G6)."""
 
 
 class UnitsAccepted(Event, frozen=True, kw_only=True):

@@ -45,7 +45,7 @@ def _hand_over(draft: Draft, before: Session, head: ev.ResponseHead, request: st
     response = draft.session.open_response(head.id)
     assert response is not None, "it was just opened"
     if before.resident and not response.aside:
-        hand_over_turn(draft, response)
+        hand_over_turn(draft, response, seeded=before.turn.seeded)
         return
     groups = () if response.aside else before.input.stream.groups
     draft.emit(

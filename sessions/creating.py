@@ -32,11 +32,11 @@ def create_response(draft: Draft, command: cmd.CreateResponse) -> None:
         _open_aside(draft, options)
         return
     _check_free(session, draft.now)
-    if session.auto and resident(session) is not None:
+    if session.auto and not _must_be_told(session):
+        if resident(session) is None:
+            refuse("response_create_without_input", "The model decides on its own when to speak.")
         draft.emit(ev.OptionsReserved(options=options))
-    elif session.auto:
-        refuse("response_create_without_input", "The model decides on its own when to speak.")
-    elif _only_written(session, options) and not session.capabilities.supports_text_only_turn:
+    elif _only_written(session, options) and not _begins_with_text(draft, session):
         message = "This model answers what it hears. Seed a written turn with `initial_user_text`, or speak."
         draft.emit(Refusal("text_only_turn_unsupported", message).event(draft.number, command.event_id))
         draft.emit(ev.UnansweredDropped())
@@ -109,17 +109,38 @@ def _check_native(options: cmd.ResponseOptions) -> None:
             )
 
 
-def _only_written(session: Session, options: cmd.ResponseOptions) -> bool:
-    """Return whether there are new turns of the user, and the model can begin with none of them: it was not seeded
-    with a text, and there is no sound in them."""
-    unanswered = session.turn.unanswered
-    heard = session.turn.seeded or session.input.unanswered is not None or bool(session.input.stream.queue)
-    if options.input is not None or not unanswered or heard:
+def _must_be_told(session: Session) -> bool:
+    """Return whether a model that listens all the time would not answer by itself: a turn was written (G6, row 4).
+
+    Not while it is about to answer what it heard: the answer that opens then is the one that was asked for (row 2).
+    """
+    stream = session.input.stream
+    planned = stream.continuation is not None and stream.continuation.due is not None
+    if planned or any(unit.taken.speech for unit in stream.in_flight):
         return False
-    entries = session.conversation.entries
-    items = [entries[item_id].item for item_id in session.conversation.order]
+    sown = session.turn.seeded and resident(session) is None
+    return sown or any(isinstance(turn, Message) and not _sounds(turn) for turn in _unanswered(session))
+
+
+def _only_written(session: Session, options: cmd.ResponseOptions) -> bool:
+    """Return whether there are new turns of the user, and no sound in them."""
+    heard = session.input.unanswered is not None or (bool(session.input.stream.queue) and not session.auto)
+    if options.input is not None or not session.turn.unanswered or heard:
+        return False
+    return session.auto or not any(_sounds(item) for item in _unanswered(session))
+
+
+def _begins_with_text(draft: Draft, session: Session) -> bool:
+    """Return whether the model answers what is written: always, or its seed if it can start so (G7)."""
+    primes = not session.resident or draft.plugins[session.plugin].priming_units > 0
+    return session.capabilities.supports_text_only_turn or (session.turn.seeded and primes)
+
+
+def _unanswered(session: Session) -> list[Item]:
+    """Return the items that are turns of the user without an answer."""
+    items = [session.conversation.entries[item_id].item for item_id in session.conversation.order]
     turns = [item for item in items if counts(item)]
-    return not any(_sounds(item) for item in turns[-unanswered:])
+    return turns[-session.turn.unanswered :] if session.turn.unanswered else []
 
 
 def _sounds(item: Item) -> bool:

@@ -56,10 +56,12 @@ class _Count(Struct):
     groups: list[tuple[SampleRef, ...]]
     response_id: str | None
     configuration: int | None
+    told: tuple[str, ...]
 
     def taken(self, unit: Cut, kind: ev.UnitKind = "audio") -> ev.UnitTaken:
         """Return the event that hands over the next unit."""
         news, self.configuration = self.configuration, None
+        told, self.told = self.told, ()
         self.operation += 1
         self.seq += 1
         self.turn_seq += 1
@@ -78,6 +80,7 @@ class _Count(Struct):
             frames=self.groups.pop(0) if self.groups and kind == "audio" else (),
             response_id=self.response_id,
             configuration=news,
+            told=told,
         )
 
 
@@ -103,7 +106,13 @@ def _count(session: Session, request: str, response: Response | None = None) -> 
         groups=list(stream.groups),
         response_id=None if response is None else response.head.id,
         configuration=_news(session),
+        told=() if not stream.untold or _given(response) else stream.untold,
     )
+
+
+def _given(response: Response | None) -> bool:
+    """Return whether a response answers input of its own, in place of the conversation (WIRE 2.6)."""
+    return response is not None and response.options.input is not None
 
 
 def _news(session: Session) -> int | None:
@@ -158,20 +167,27 @@ def _hand_over_all(draft: Draft, session: Session, queue: list[Span]) -> None:
         unit = cut(queue, size)
 
 
-def hand_over_turn(draft: Draft, response: Response) -> None:
-    """Hand over what was committed for a response, the last unit as the final one.
+def hand_over_turn(draft: Draft, response: Response, *, seeded: bool) -> None:
+    """Hand over what a response answers, the last unit as the final one: what was committed for it.
 
-    Without sound it is one unit of nothing but pictures, or the conversation itself (G6).
+    Without sound it is one unit of nothing but pictures, or the conversation itself (G6); the silence that a model
+    needs to begin with a text that it was `seeded` with (G7). A model that listens all the time has heard all sound
+    that is complete, and goes on with what is not: what it is asked to answer is written.
     """
     session = draft.session
     stream, size = session.input.stream, unit_bytes(session)
     count = _count(session, submit_resident(draft, session), response)
-    queue = ended(stream.queue) if stream.queue else []
+    queue = ended(stream.queue) if stream.queue and not session.auto else []
     unit = cut(queue, size)
-    if unit is None:
-        seen = bool(count.groups)
-        nothing = Cut((), size or 0 if seen else 0, speech=False, force_listen=False, final=True)
-        draft.emit(count.taken(nothing, "audio" if seen else "conversation"))
+    plugin = draft.plugins[session.plugin]
+    if unit is None and count.groups and not session.auto:
+        draft.emit(count.taken(_nothing(size or 0, final=True)))
+    elif unit is None and seeded and plugin.priming_units:
+        period = plugin.continuation_samples * session.capabilities.input_format.width
+        for left in reversed(range(plugin.priming_units)):
+            draft.emit(count.taken(_nothing(period, final=left == 0), "silence"))
+    elif unit is None:
+        draft.emit(count.taken(_nothing(0, final=True), "conversation"))
     while unit is not None:
         draft.emit(count.taken(unit))
         unit = cut(queue, size)
@@ -181,8 +197,12 @@ def hand_over_silence(draft: Draft, samples: int, *, force_listen: bool) -> None
     """Hand over a unit of nothing but time (G25)."""
     session = draft.session
     pad = samples * session.capabilities.input_format.width
-    nothing = Cut((), pad, speech=False, force_listen=force_listen, final=False)
+    nothing = _nothing(pad, final=False, force_listen=force_listen)
     draft.emit(_count(session, submit_resident(draft, session)).taken(nothing, "silence"))
+
+
+def _nothing(pad: int, *, final: bool, force_listen: bool = False) -> Cut:
+    return Cut((), pad, speech=False, force_listen=force_listen, final=final)
 
 
 # -- what the stage says -------------------------------------------------------------------------------------

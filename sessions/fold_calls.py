@@ -3,7 +3,7 @@
 from antiphon.events import events as ev
 from antiphon.events.items import FunctionCall, FunctionOutput, Item
 
-from . import phases
+from . import fold_units, phases
 from .batches import added, retired
 from .fold_input import count_item
 from .folding import insert, opened, stand_behind
@@ -26,6 +26,7 @@ def output_ended(session: Session, event: ev.OutputEnded) -> None:
 
 def function_batched(session: Session, event: ev.FunctionBatched) -> None:
     session.batches = added(session.batches, event.batch)
+    fold_units.forgotten(session, event.batch.item_id)
 
 
 def function_batches_owned(session: Session, event: ev.FunctionBatchesOwned) -> None:

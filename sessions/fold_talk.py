@@ -23,6 +23,7 @@ def item_created(session: Session, event: ev.ItemCreated) -> None:
     count_item(session, item.id)
     session.started = True
     insert(session, item, event.previous_item_id)
+    fold_units.written(session, item)
     for part in pieces(item):
         if part.ref is not None:
             session.conversation.attached = max(session.conversation.attached, part.ref.end)
@@ -38,6 +39,7 @@ def item_deleted(session: Session, event: ev.ItemDeleted) -> None:
         if response.previous_item_id == event.item_id:
             response.previous_item_id = order[at - 1] if at else None
     del order[at]
+    fold_units.forgotten(session, event.item_id)
     call_deleted(session, session.conversation.entries.pop(event.item_id).item)
     for key, playout in list(session.playouts.items()):
         if playout.item_id == event.item_id:

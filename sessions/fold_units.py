@@ -3,7 +3,9 @@
 from msgspec.structs import replace
 
 from antiphon.events import events as ev
+from antiphon.events.items import AudioPart, Item, Message, Part, TextPart
 
+from .phases import LIVE
 from .state import Continuation, Group, Session, Span, Stream, Unit
 
 # -- sound on its way ----------------------------------------------------------------------------------------
@@ -48,6 +50,7 @@ def push(queue: list[Span], span: Span, *, merge: bool) -> None:
 def committed(session: Session, event: ev.InputCommitted) -> None:
     """Retain what is committed for its answer; what a listening model was not given by now it never is (E35)."""
     stream = session.input.stream
+    stream.sealed = event.item_id
     if session.auto:
         _forget(stream.queue, stream.groups)
     elif not event.empty:
@@ -105,19 +108,30 @@ def unit_taken(session: Session, event: ev.UnitTaken) -> None:
     if event.configuration is not None:
         stream.configuration = event.configuration
     stream.in_flight.append(Unit(event, session.now))
+    if event.told:
+        stream.untold = ()
+    if event.response_id is not None:
+        _answered(session, event.response_id)
     _take(stream.queue, sum(ref.size for ref in event.refs))
     if event.frames:
         del stream.groups[0]
-    if event.final:
+    if event.final and not (session.auto and event.response_id is not None):
         stream.groups.clear()  # there is no unit left that they could go with (E22)
     going = stream.continuation
     if going is not None:
         stream.continuation = _went_on(session, going, event)
 
 
+def _answered(session: Session, response_id: str) -> None:
+    """What was asked for is measured from here, whatever the model heard before (K27)."""
+    response = session.open_response(response_id)
+    assert response is not None, "it was announced for the unit"
+    response.since, response.by_unit = session.now, False
+
+
 def _went_on(session: Session, going: Continuation, event: ev.UnitTaken) -> Continuation:
     """Count a unit of silence; sound ends the pace of silence (G28)."""
-    if event.kind != "silence" or going.due is None:
+    if event.kind != "silence" or event.response_id is not None or going.due is None:
         return replace(going, due=None, paced=None)
     late_us = session.now - going.due
     sound = session.capabilities.input_format
@@ -150,7 +164,14 @@ def units_accepted(session: Session, event: ev.UnitsAccepted) -> None:
 
 def units_given_up(session: Session, event: ev.UnitsGivenUp) -> None:
     stream = session.input.stream
-    del stream.in_flight[_index(stream, event.operation) :]
+    at = _index(stream, event.operation)
+    stream.untold = tuple(dict.fromkeys((*_told(stream.in_flight[at:]), *stream.untold)))
+    del stream.in_flight[at:]
+
+
+def _told(units: list[Unit]) -> list[str]:
+    """Return what the model would have been told of with these."""
+    return [item_id for unit in units for item_id in unit.taken.told]
 
 
 def units_returned(session: Session, event: ev.UnitsReturned) -> None:
@@ -186,6 +207,49 @@ def continuation_dropped(session: Session, _event: ev.ContinuationDropped) -> No
     stream.continuation = replace(stream.continuation, due=None)
 
 
+# -- what is written -----------------------------------------------------------------------------------------
+
+
+def written(session: Session, item: Item) -> None:
+    """A model that was prompted already is told of what is written with the next unit; sound it hears by itself."""
+    stream = session.input.stream
+    heard = item.id == stream.sealed and _only_spoken(item)
+    if session.resident and not heard and _listens(session):
+        stream.untold += (item.id,)
+
+
+def _only_spoken(item: Item) -> bool:
+    return isinstance(item, Message) and not any(isinstance(part, TextPart) for part in item.content)
+
+
+def forgotten(session: Session, item_id: str) -> None:
+    """The model need not be told of an item any more: it is deleted, or came another way (J12)."""
+    stream = session.input.stream
+    if item_id in stream.untold:
+        stream.untold = tuple(other for other in stream.untold if other != item_id)
+
+
+def as_written(item: Item) -> Item | None:
+    """Return an item without the sound that was a turn of the user: that is given unit by unit. None: nothing else.
+
+    Sound that is not kept, and of which nobody has told the words, is nothing.
+    """
+    if not isinstance(item, Message):
+        return item
+    content = tuple(part for part in item.content if not _spoken(part))
+    return replace(item, content=content) if content else None
+
+
+def _spoken(part: Part) -> bool:
+    if not isinstance(part, AudioPart):
+        return False
+    return not part.transcript if part.ref is None else part.ref.stream == "in"
+
+
+def _listens(session: Session) -> bool:
+    return any(known.response_id is None and known.phase in LIVE for known in session.requests.values())
+
+
 # -- commands that wait --------------------------------------------------------------------------------------
 
 
@@ -212,6 +276,7 @@ def lose(session: Session) -> None:
     stream.in_flight.clear()
     stream.seq = stream.turn_seq = 0
     stream.anchor = stream.continuation = None
+    stream.untold = ()  # the next one begins with all of it
     # What was said over the dead answer is ordinary input now (F17).
     stream.queue = [replace(span, force_listen=False) if span.force_listen else span for span in stream.queue]
     stream.buffer = [replace(span, force_listen=False) if span.force_listen else span for span in stream.buffer]

@@ -7,7 +7,7 @@ from antiphon.events.audio import SampleRef
 from .options import with_options
 from .plugins import REGISTRY, Registry
 from .state import Session
-from .view import prompt
+from .view import news, prompt
 
 
 def react(session: Session, event: ev.AnyEvent, plugins: Registry = REGISTRY) -> list[fx.AnyEffect]:
@@ -58,6 +58,7 @@ def _feed(session: Session, event: ev.UnitTaken, plugins: Registry) -> fx.FeedSt
         format=response.head.output_format if response is not None else session.config.output_format,
         sampling=None if event.configuration is None else plugin.sampling(session.config),
         turn=_turn(session, event.response_id, event.turn, plugins) if last else None,
+        items=news(session, event.told) if event.told else (),
     )
 
 

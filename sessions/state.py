@@ -22,7 +22,7 @@ from antiphon.events.metrics import StageCost, Usage
 from .batches import Batches
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 11
+STATE_VERSION = 12
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
@@ -144,7 +144,8 @@ class Stream(Struct):
     and `groups` are what came with them. `seq` and `turn_seq` (in the model turn `turn`) number the last accepted
     unit, `operation` the last one taken. `configuration` is the generation that the model knows. `anchor` is when
     the last accepted one was handed over (G28). `held` are commands that wait until nothing is in flight. `shown`
-    is the length of the `img` stream.
+    is the length of the `img` stream. `sealed` is the item of the last commit, `untold` are the items that were
+    written since the request began, and that no unit has told the model of.
     """
 
     buffer: list[Span] = field(default_factory=list[Span])
@@ -161,6 +162,8 @@ class Stream(Struct):
     configuration: int = 0
     anchor: int | None = None
     continuation: Continuation | None = None
+    sealed: str | None = None
+    untold: tuple[str, ...] = ()
 
     @property
     def waiting(self) -> int:

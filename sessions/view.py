@@ -4,6 +4,7 @@ from antiphon.events.config import SessionConfig
 from antiphon.events.events import SessionView
 from antiphon.events.items import Item, ItemReference, Message, TextPart, text_of
 
+from .fold_units import as_written
 from .playback import current, cursor, waits_until
 from .state import Entry, Session
 
@@ -82,6 +83,14 @@ def prompt(session: Session, given: tuple[Item | ItemReference, ...] | None = No
     named = [ItemReference(item_id) for item_id in order] if given is None else given
     found = [_resolved(session, item) if isinstance(item, ItemReference) else item for item in named]
     return (*sown, *(item for item in found if item is not None))
+
+
+def news(session: Session, told: tuple[str, ...]) -> tuple[Item, ...]:
+    """Return what a unit tells a resident model: items as it may know them, without sound that it was given."""
+    known = session.conversation.entries
+    found = [_resolved(session, ItemReference(item_id)) for item_id in told if item_id in known]
+    shown = [as_written(item) for item in found if item is not None]
+    return tuple(item for item in shown if item is not None)
 
 
 def _resolved(session: Session, reference: ItemReference) -> Item | None:

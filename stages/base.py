@@ -27,6 +27,7 @@ from antiphon.events.commands import (
 from antiphon.events.config import Sampling
 from antiphon.events.effects import TurnInput
 from antiphon.events.events import UnitKind
+from antiphon.events.items import Item
 
 AnyReport = (
     StageAccepted
@@ -68,7 +69,8 @@ class Append(Struct, frozen=True, kw_only=True, tag=True):
     accepted, `turn_seq` those of its model turn `model_turn`; a stage that maps them to places on a timeline
     refuses (`StageRefused`) a number that is not the next one. What is said because of the unit is delivered in
     `format`. `sampling` replaces the sampling sets that hold for the request (K3). `turn`: the unit is the last one
-    of this response, which is announced and waits for its content.
+    of this response, which is announced and waits for its content. `items` is what was written in the conversation
+    since the request began, or since the last unit: the request does not know of it yet, whatever `turn` says.
 
     `batches` and `generation` are for `events.batches.take`: function outputs, each to be taken in exactly once,
     and owned (`StageOwned`) when that is done. `tokens` is what the unit needs at most, 0: the stage knows.
@@ -96,6 +98,7 @@ class Append(Struct, frozen=True, kw_only=True, tag=True):
     tokens: int = 0
     sampling: tuple[Sampling, ...] | None = None
     turn: TurnInput | None = None
+    items: tuple[Item, ...] = ()
 
 
 class Confirm(Struct, frozen=True, kw_only=True, tag=True):

@@ -71,7 +71,6 @@ def test_g6_duplex_needs_something_to_answer() -> None:
 @rule("G6")
 def test_an_auto_session_decides_by_itself() -> None:
     world = World(plugin="echo", auto=True)
-    world.say("Hello?")
     assert error(world.respond()) == "response_create_without_input"
 
 

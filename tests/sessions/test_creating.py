@@ -138,8 +138,10 @@ def test_row_6_instructions_or_input_of_its_own_are_something() -> None:
 
 def test_an_auto_session_that_heard_nothing_has_nothing_to_answer() -> None:
     world = World(plugin="echo", auto=True)
-    world.say("Hello?")
-    assert error(world.respond()) == "response_create_without_input"
+    world.append(4)
+    assert world.session.requests, "what is heard is the model's to answer"
+    other = World(plugin="echo", auto=True)
+    assert error(other.respond()) == "response_create_without_input"
 
 
 @rule("G1", "G8")

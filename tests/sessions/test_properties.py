@@ -28,10 +28,11 @@ from antiphon.events.items import (
 from antiphon.sessions import core
 from antiphon.sessions.ending import newest_answer
 from antiphon.sessions.phases import LIVE
+from antiphon.sessions.plugins import Registry
 from antiphon.sessions.view import next_deadline
 
 from tests.rules import rule as holds
-from tests.sessions.world import FRAME, OUT, QUICK_VAD, REMEMBERING, WALL, World, token
+from tests.sessions.world import FRAME, MEMORY, OUT, QUICK_VAD, REMEMBERING, WALL, World, token
 
 LIMITS = Limits(
     grace_ms=3_000,
@@ -69,6 +70,9 @@ HELD = (
 )
 """What this test holds, at every step of every session that it draws."""
 ANSWERS = (cmd.StageAccepted, cmd.StageFinished, cmd.StageFailed, cmd.StageReleased, cmd.StageLost)
+
+PRIMED: Registry = {**REMEMBERING, "echo": msgspec.structs.replace(MEMORY, priming_units=2)}
+"""A model with a memory that begins a written turn in silence."""
 
 Pick = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -174,6 +178,8 @@ class SessionMachine(RuleBasedStateMachine):
         concurrent=st.booleans(),
         unaligned=st.sampled_from([False, False, True]),
         period_ms=st.sampled_from([None, 80]),
+        seed=st.sampled_from([None, None, "Sing."]),
+        reads=st.sampled_from([True, True, False]),
     )
     def open(
         self,
@@ -188,6 +194,8 @@ class SessionMachine(RuleBasedStateMachine):
         concurrent: bool,
         unaligned: bool,
         period_ms: int | None,
+        seed: str | None,
+        reads: bool,
     ) -> None:
         able = msgspec.structs.replace(
             core.REGISTRY[plugin].capabilities,
@@ -195,6 +203,7 @@ class SessionMachine(RuleBasedStateMachine):
             supports_concurrent_turn_requests=concurrent,
             text_requires_complete_audio=unaligned,
             chunk_period_ms=period_ms if plugin == "echo" else None,
+            supports_text_only_turn=reads,
             optional_input_modalities=("text", "video"),
         )
         self.world = World(
@@ -207,12 +216,15 @@ class SessionMachine(RuleBasedStateMachine):
             resumable=resumable,
             limits=LIMITS,
             capabilities=able,
-            plugins=REMEMBERING,
+            plugins=PRIMED,
         )
         self.seq: int | None = None
         self.requests: list[str] = []
         self.last: cmd.AnyCommand = cmd.Tick()
         self.resumes: list[cmd.ResumeSession] = []
+        if seed is not None:
+            patch = ConfigPatch(echo={"initial_user_text": f'"{seed}"'})
+            self.give(cmd.UpdateSession(attachment=self.world.attachment, patch=patch))
 
     # -- how a command is given ------------------------------------------------------------------------------
 

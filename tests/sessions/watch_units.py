@@ -67,8 +67,8 @@ class Units(Struct):
 
     def _pace(self, session: core.Session, unit: ev.UnitTaken, at: int) -> None:
         going = session.input.stream.continuation
-        if unit.kind != "silence":
-            self.silences.clear()
+        if unit.kind != "silence" or unit.response_id is not None:
+            self.silences.clear()  # what lets a seeded text start is no continuation (G7)
             return
         assert len(self.flying) == 1, "P26: real sound is under way"
         assert not session.auto or not session.input.stream.waiting, "P26: real sound waits"
@@ -126,6 +126,9 @@ class Units(Struct):
             assert not stream.buffer
             assert not self.flying
             assert not stream.held
+        listening = [key for key, known in session.requests.items() if known.response_id is None]
+        assert listening or not stream.untold, "G6: a request that begins is told everything"
+        assert len(set(stream.untold)) == len(stream.untold), "G6: told twice"
         size = unit_bytes(session)
         if session.auto and isinstance(transaction.command, cmd.AppendAudio) and session.phase == "open":
             deferred = any(isinstance(event, ev.OverlapDecided) and event.defer for event in transaction.events)

@@ -191,10 +191,11 @@ class WatchWork(Struct):
     # -- units of a resident model: P25, P26, P30, P31 ----------------------------------------------------------
 
     def _units(self, before: core.Session, session: core.Session, transaction: Transaction) -> None:
+        self._primed(before, transaction)
         for event in transaction.events:
             if isinstance(event, ev.UnitTaken):
                 assert not event.pad or event.final or event.kind == "silence", "P31: padding in the middle"
-                if event.kind == "silence":
+                if event.kind == "silence" and event.response_id is None:
                     self._silence(before, event, transaction.at)
         stream, unit = session.input.stream, unit_bytes(session)
         if session.auto and unit and not stream.in_flight and not stream.held and self._took(transaction):
@@ -205,6 +206,15 @@ class WatchWork(Struct):
         """Whether a unit could have been taken: something came, and is not deferred (F15)."""
         deferred = any(isinstance(event, ev.OverlapDecided) and event.defer for event in transaction.events)
         return any(isinstance(event, ev.AudioReceived) for event in transaction.events) and not deferred
+
+    def _primed(self, before: core.Session, transaction: Transaction) -> None:
+        """What lets a seeded text start is exactly what the model needs, for an announced answer (G7)."""
+        silence = [unit for unit in transaction.events if isinstance(unit, ev.UnitTaken) and _primes(unit)]
+        if silence:
+            assert before.turn.seeded, "G7: there is nothing to start"
+            assert before.response is None
+            assert len({unit.response_id for unit in silence}) == 1
+            assert [unit.final for unit in silence] == [False] * (len(silence) - 1) + [True], "G7"
 
     def _silence(self, before: core.Session, event: ev.UnitTaken, at: int) -> None:
         stream = before.input.stream
@@ -251,3 +261,7 @@ class WatchWork(Struct):
                     assert silent_us >= limits.idle_ttl_ms * 1000, "P48: it was active"
                 if event.reason == "disconnect_grace_expired":
                     assert not before.lease.attached, "P48: it was attached"
+
+
+def _primes(unit: ev.UnitTaken) -> bool:
+    return unit.kind == "silence" and unit.response_id is not None

@@ -50,14 +50,8 @@ class Remembering(TurnModel, frozen=True, kw_only=True):
         return locked_instructions(config), locked_tools(config), voice
 
 
-REMEMBERING: Registry = {
-    **REGISTRY,
-    "echo": Remembering(
-        name=ECHO.name,
-        version=ECHO.version,
-        capabilities=ECHO.capabilities,
-    ),
-}
+MEMORY = Remembering(name=ECHO.name, version=ECHO.version, capabilities=ECHO.capabilities)
+REMEMBERING: Registry = {**REGISTRY, "echo": MEMORY}
 """The shipped models, but the echo has a memory."""
 
 
