@@ -72,16 +72,17 @@ class Desk:
         self._window = window
         self._tasks = tasks
         self._post = post
-        self._waiting: deque[AnyEffect] = deque()
+        self._waiting: deque[tuple[AnyEffect, dict[SampleRef, bytes]]] = deque()
+        """What waits for its turn, with the samples that were in memory when it was decided."""
         self._closed = False
 
     def execute(self, effects: list[AnyEffect]) -> None:
         """Carry the effects out, now if possible."""
         for effect in effects:
             if self._waiting:
-                self._waiting.append(effect)
-            elif not self._at_once(effect):
-                self._waiting.append(effect)
+                self._waiting.append((effect, self._in_memory(effect)))
+            elif not self._at_once(effect, {}):
+                self._waiting.append((effect, self._in_memory(effect)))
                 self._tasks.start_soon(self._catch_up)
 
     def abandon(self, requests: list[str]) -> None:
@@ -91,11 +92,18 @@ class Desk:
         if requests:
             self._host.abort(AbortRequests(requests=tuple(requests)))
 
-    def _at_once(self, effect: AnyEffect) -> bool:
+    def _in_memory(self, effect: AnyEffect) -> dict[SampleRef, bytes]:
+        """Return what is there now of the samples that an effect needs: it may be trimmed before its turn."""
+        found = {ref: self._window.get(ref) for ref in wanted(effect)}
+        return {ref: data for ref, data in found.items() if data is not None}
+
+    def _at_once(self, effect: AnyEffect, known: dict[SampleRef, bytes]) -> bool:
         """Carry one effect out; False if samples that it needs are not in memory."""
         sound: list[tuple[SampleRef, bytes]] = []
         for ref in wanted(effect):
-            data = self._window.get(ref)
+            data = known.get(ref)
+            if data is None:
+                data = self._window.get(ref)
             if data is None:
                 return False
             sound.append((ref, data))
@@ -121,15 +129,15 @@ class Desk:
     async def _catch_up(self) -> None:
         """Carry out what waits, reading from the store what memory no longer has."""
         while self._waiting and not self._closed:
-            effect = self._waiting[0]
-            if not self._at_once(effect):
-                await self._from_store(effect)
+            effect, known = self._waiting[0]
+            if not self._at_once(effect, known):
+                await self._from_store(effect, known)
             if self._waiting:
                 self._waiting.popleft()
 
-    async def _from_store(self, effect: AnyEffect) -> None:
+    async def _from_store(self, effect: AnyEffect, known: dict[SampleRef, bytes]) -> None:
         try:
-            sound: Sound = tuple([(ref, await self._read(ref)) for ref in wanted(effect)])
+            sound: Sound = tuple([(ref, known.get(ref) or await self._read(ref)) for ref in wanted(effect)])
         except LogError as error:
             request = effect.request if isinstance(effect, SubmitToStage | FeedStage) else ""
             self._post(StageFailed(request=request, code="storage_unavailable", message=str(error)))
@@ -142,7 +150,7 @@ class Desk:
         if not isinstance(effect, SubmitToStage):
             return False
         request = effect.request
-        return any(isinstance(later, AbortRequests) and request in later.requests for later in self._waiting)
+        return any(isinstance(later, AbortRequests) and request in later.requests for later, _ in self._waiting)
 
     async def _read(self, ref: SampleRef) -> bytes:
         return self._window.get(ref) or await self._samples.read(self._session, ref)

@@ -68,9 +68,17 @@ def serve(line: socket.socket, make: Callable[[], Stage]) -> None:
 
 def _carry(line: socket.socket, stage: Stage, out: _Line) -> None:
     splitter = Splitter()
-    while data := line.recv(READ_BYTES):
+    while data := _received(line):
         for head, _ in splitter.feed(data):
             deliver(stage, decode_message(head), out.report)
+
+
+def _received(line: socket.socket) -> bytes:
+    """Return what came, nothing at the end; a parent that died with words of ours unread is an end too."""
+    try:
+        return line.recv(READ_BYTES)
+    except OSError:
+        return b""
 
 
 def main() -> None:

@@ -103,7 +103,8 @@ class Ingress:
     """The input of one live session; it survives reconnects, because the resampler and the scorer do.
 
     Everything passes at once unless something before it waits: an append for its scores, or anything for an
-    `UpdateSession` that is not decided yet, since it may change what bytes mean. Cancel-like commands pass sound
+    `UpdateSession` that the session has not seen yet, since it may change what bytes mean. One that waits in the
+    session itself holds nothing up: what comes behind it is understood as it says. Cancel-like commands pass sound
     that waits, here as in the runner's inbox; see there.
     """
 
@@ -173,9 +174,8 @@ class Ingress:
             self._create(attachment, request, refuse)
 
     def _create(self, attachment: int, request: ItemRequest, refuse: Refuse) -> None:
-        session = self._runner.session
         try:
-            command, data = placed(request, session.config, session.capabilities.input_format)
+            command, data = placed(request, self._runner.upcoming, self._runner.session.capabilities.input_format)
         except Refused as refused:
             refuse(refused, *_names(request.command))
             return
@@ -184,7 +184,7 @@ class Ingress:
     def defer(self, request: Deferred, refuse: Refuse) -> None:
         """Let a request be understood: now, or behind the updates that are not decided yet."""
         if not self._updating:
-            request.understand(self._runner.session.config)
+            request.understand(self._runner.upcoming)
             return
         no_room = self._no_room(request.size)
         if no_room is not None:
@@ -192,7 +192,7 @@ class Ingress:
         else:
             droppable = request.sound and request.client_seq is None
             understand = request.understand
-            self._hold(lambda: understand(self._runner.session.config), request.size, droppable=droppable)
+            self._hold(lambda: understand(self._runner.upcoming), request.size, droppable=droppable)
 
     def report(self, refusal: ReportRefusal) -> None:
         """Take a refusal: the client hears it behind the answers to what it sent before.
@@ -244,7 +244,7 @@ class Ingress:
             )
 
     def _take(self, attachment: int, request: AppendRequest, refuse: Refuse) -> None:
-        config = self._runner.session.config
+        config = self._runner.upcoming
         if not request.data:
             self._pictures(attachment, request)
             return
@@ -309,7 +309,7 @@ class Ingress:
         resampler, self._resampler = self._resampler, None
         tail = resampler.flush() if resampler is not None else b""
         if tail and self._inside is not None:
-            config, inside = self._runner.session.config, self._inside
+            config, inside = self._runner.upcoming, self._inside
             command = AppendAudio(
                 attachment=attachment,
                 size=len(tail),
@@ -345,7 +345,7 @@ class Ingress:
             slot.command = replace(command, scores=scores.values, lead=scores.lead)
             slot.ready = True
             if scores.failed:
-                loud = level(sound) >= self._runner.session.config.overlap_silence_rms
+                loud = level(sound) >= self._runner.upcoming.overlap_silence_rms
                 slot.command = replace(command, scored=False, speech=loud)
                 refuse(Refused("server_vad_unavailable", "Voice activity cannot be told."), command.event_id, None)
             self._pump()
@@ -426,7 +426,7 @@ class Ingress:
                 self._post(slot.command, slot.sound, slot.size)
 
     def _updated(self) -> None:
-        """An update was decided: what came behind it can be understood now, up to the next one."""
+        """An update was decided, or waits in the session: what came behind it is understood now, up to the next."""
         self._updating = False
         while self._held and not self._updating:
             held = self._held.take()

@@ -27,6 +27,9 @@ def check_plugin(plugin: SessionPlugin) -> None:
         f"it speaks at {able.output_rate} Hz": not MIN_RATE <= able.output_rate <= MAX_RATE,
         "it has no voice": not able.voices,
         "its unit has no length": able.chunk_period_ms is not None and able.chunk_period_ms <= 0,
+        "it has one request for all turns and asks for several at once": (
+            able.core_resumable_request and able.supports_concurrent_turn_requests
+        ),
         "it takes nothing that a client can send": not able.required_input_modalities,
     }
     for fault, found in faults.items():

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 import anyio
 import msgspec
 import structlog
+from msgspec import structs
 
 from antiphon.events.commands import StageLost, StageReleased
-from antiphon.stages.base import Abort, AnyMessage, Release, Submit
+from antiphon.stages.base import Abort, AnyMessage, Append, Confirm, Release, Submit
 
 from .framing import (
     AnySaid,
@@ -41,8 +42,8 @@ class ProcessHost(BaseHost):
     """Runs the stage that `factory` (`module:callable`, called with `arguments`) makes, in a child process.
 
     When the child dies, every live request is reported as `StageLost` and a new child starts after 0.5 s,
-    doubling to 30 s while it dies again before it was ready, or cannot be started. Without a child, new requests
-    fail at once.
+    doubling to 30 s while it dies again before it was ready, or cannot be started. Until then new requests wait
+    for it (E20), as they do while a child loads; they fail at once when there will be none.
     """
 
     def __init__(self, factory: str, arguments: Mapping[str, object] | None = None) -> None:
@@ -72,12 +73,33 @@ class ProcessHost(BaseHost):
         return self._child.pid if self._child is not None else None
 
     def send(self, message: AnyMessage) -> None:
-        """Write the message to the child, or answer for a child that is not there."""
-        if self._socket is None or self.unavailable is not None:
+        """Write the message to the child, keep it for the next one, or answer for one that will not come."""
+        coming = self._restart is not None
+        if self.unavailable is not None or (self._socket is None and not coming):
             self._answer_without_child(message)
             return
         if isinstance(message, Submit):
             self._live.add(message.request)
+        elif coming:
+            # The next child knows only what it is given: what went with the last one is answered for here.
+            for part in self._split(message):
+                self._pass_on(part)
+            return
+        self._pass_on(message)
+
+    def _split(self, message: Append | Confirm | Abort | Release) -> list[AnyMessage]:
+        """Answer for the requests that no child has; return what is left to be said of the others."""
+        if isinstance(message, Append | Confirm):
+            if message.request in self._live:
+                return [message]
+            self._answer_without_child(message)
+            return []
+        kept = tuple(request for request in message.requests if request in self._live)
+        gone = tuple(request for request in message.requests if request not in self._live)
+        self._answer_without_child(structs.replace(message, requests=gone))
+        return [structs.replace(message, requests=kept)] if kept else []
+
+    def _pass_on(self, message: AnyMessage) -> None:
         self._unsent.append(memoryview(encode(message)))
         if len(self._unsent) == 1:
             self._write()
@@ -100,6 +122,7 @@ class ProcessHost(BaseHost):
         self._socket = line
         self._splitter = Splitter()
         self._watch()
+        self._write()
 
     def _watch(self) -> None:
         line = self._socket

@@ -20,8 +20,8 @@ from antiphon.events.commands import (
     StageReport,
     StartRunner,
     Tick,
-    UpdateSession,
 )
+from antiphon.events.config import SessionConfig
 from antiphon.events.effects import AnyEffect
 from antiphon.events.events import (
     AnyEvent,
@@ -126,13 +126,17 @@ class Runner:
         self._timer_at = 0
         self._useless_tick_at: int | None = None
         """A deadline for which a tick decided nothing: asking again at once would only spin."""
-        self._waits_for_updates: list[Callable[[], None]] = []
         self._snapshot_seq = head
         self._snapshot_due = False
         self._deciding: Item | None = None
         self._closing = session.closing is not None
         self._dead = False
         """Whether the engine itself has ended, or is ended, under the session."""
+
+    @property
+    def upcoming(self) -> SessionConfig:
+        """The configuration for what is sent now: the one in force, with the updates that wait in the session."""
+        return core.upcoming(self.session, self._plugins)
 
     # -- the inbox -------------------------------------------------------------------------------------------
 
@@ -160,9 +164,9 @@ class Runner:
         """Put a command into the inbox; never waits, never decides before it returns.
 
         `sound` is the bytes that belong to it. `reply` is called once, when the outcome is durable. `prepare`
-        completes the command just before it is decided, `taken` is called right after, and when no update of the
-        configuration is held back any more. `size`: what it weighs against the session's credit. `wanted` False
-        when its turn comes: it is dropped. See `inbox` for who waits behind whom.
+        completes the command just before it is decided, `taken` is called right after. `size`: what it weighs
+        against the session's credit. `wanted` False when its turn comes: it is dropped. See
+        `inbox` for who waits behind whom.
         """
         if self.failure is not None or self._stopped:
             if reply is not None:
@@ -265,11 +269,7 @@ class Runner:
                 self._useless_tick_at = core.next_deadline(session) if type(command) is Tick else None
                 self._answer(item.reply, Outcome())
         if item.taken is not None:
-            self._waits_for_updates.append(item.taken)
-        if self._waits_for_updates and not _holds_update(session):
-            waiting, self._waits_for_updates = self._waits_for_updates, []
-            for taken in waiting:
-                taken()
+            item.taken()
 
     def _unchanged(self) -> bool:
         """Whether the error at hand came out of the deciding, which changes nothing, and somebody can be told."""
@@ -520,7 +520,3 @@ def _named(event: AnyEvent) -> tuple[SampleRef, ...]:
             return tuple(part.ref for part in pieces(item) if part.ref is not None)
         case _:
             return ()
-
-
-def _holds_update(session: core.Session) -> bool:
-    return any(isinstance(held.command, UpdateSession) for held in session.input.stream.held)

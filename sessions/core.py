@@ -37,6 +37,7 @@ from .state import Session as Session
 from .state import dump as dump
 from .state import load as load
 from .updating import patched as patched
+from .updating import upcoming as upcoming
 from .view import next_deadline as next_deadline
 from .view import outstanding as outstanding
 from .view import view as view

@@ -10,7 +10,8 @@ from antiphon.events.config import ConfigPatch, Dialect, SessionConfig, merged, 
 
 from .checking import check_config
 from .draft import Draft
-from .refusal import refuse
+from .plugins import Registry
+from .refusal import Refusal, refuse
 from .state import Session
 from .view import view
 
@@ -80,6 +81,24 @@ def patched(config: SessionConfig, patch: ConfigPatch, dialect: Dialect, first_v
             "session.overlap_policy",
         )
     return merged(config, ConfigPatch(overlap_policy=implied))
+
+
+def upcoming(session: Session, plugins: Registry) -> SessionConfig:
+    """Return the configuration for what comes behind the updates that wait (E38): the one that they ask for.
+
+    Whoever sends behind an update means it; one that no session can have is passed over.
+    """
+    config = session.config
+    for held in session.input.stream.held:
+        if isinstance(held.command, cmd.UpdateSession):
+            try:
+                patch = held.command.patch
+                config = plugins[session.plugin].settled(
+                    patched(config, patch, session.dialect, _first_voice(session))
+                )
+            except (Refusal, *_FAULTS):
+                continue
+    return config
 
 
 def _first_voice(session: Session) -> str:

@@ -133,6 +133,18 @@ async def test_old_sound_comes_from_the_store_and_later_effects_wait_behind_it()
         assert here.told == ["Submit", "Confirm", "Release"]
 
 
+@rule("K23")
+async def test_the_sound_of_what_waits_is_kept_for_it() -> None:
+    async with bench() as here:
+        here.desk.execute([submit(spoken(98, 2))])
+        here.desk.execute([submit(spoken(100, 2), request="s.e0.turn1")])
+        here.window.trim(104)
+        here.samples.gate.set()
+        await settle()
+        sound = [message.sound for message in here.stage.messages if isinstance(message, Submit)]
+        assert [data for pieces in sound for _, data in pieces] == [b"bc", b"ab"]
+
+
 @rule("K6")
 @pytest.mark.parametrize("other", [False, True])
 async def test_a_turn_that_is_called_off_while_it_is_prepared_is_given_to_nobody(other: bool) -> None:

@@ -526,6 +526,47 @@ async def test_what_comes_behind_an_update_that_waits_is_understood_when_it_hold
         assert [event.ref.size for event in await received(here, attachment.session)] == [3_200, 3_200, 1_600]
 
 
+@rule("P58", "E38", "D6")
+@pytest.mark.parametrize("numbered", [False, True])
+async def test_an_update_that_waits_in_the_session_holds_up_no_cancel_heartbeat_or_close(numbered: bool) -> None:
+    stage = ScriptedStage(default=(Take(99),))
+    async with world(stage, plugin=SEEING) as here:
+        attachment = await here.hub.open(opening(patch=TALK))
+        numbers = iter(range(1, 9))
+
+        def seq() -> int | None:
+            return next(numbers) if numbered else None
+
+        attachment.append(AppendRequest(data=SPOKEN * 2, client_seq=seq()))
+        attachment.append(AppendRequest(data=SPOKEN * 2, client_seq=seq()))
+        await settle()
+        patch = ConfigPatch(input_format=AudioFormat("pcm_f32le", 16_000))
+        attachment.send(UpdateSession(attachment=1, patch=patch, client_seq=seq()))
+        attachment.append(AppendRequest(data=np.full(800, 0.25, "<f4").tobytes(), client_seq=seq()))
+        attachment.send(CommitInput(attachment=1, client_seq=seq()))
+        attachment.send(Heartbeat(attachment=1, client_seq=seq()))
+        await settle()
+        held = way_in(here, attachment.session)._runner.session.input.stream.held  # pyright: ignore[reportPrivateUsage]
+        assert [type(waiting.command).__name__ for waiting in held] == [
+            "UpdateSession",
+            "AppendAudio",
+            "CommitInput",
+        ]
+        assert [ref.size for ref in held[1].refs] == [1_600], "it was understood as the update says"
+        attachment.send(BargeIn(attachment=1, client_seq=seq()))
+        attachment.send(CloseSession(control_id="c1", attachment=1))
+        await settle()
+        assert (await order(here, attachment.session))[-7:-2] == [
+            "UpdateSession",
+            "AppendAudio",
+            "CommitInput",
+            "Heartbeat",
+            "BargeIn",
+        ]
+        assert "CloseSession" in await order(here, attachment.session)
+        assert await codes(here, attachment.session) == []
+
+
 @rule("E3", "E23", "P58")
 @pytest.mark.parametrize(("spoken", "asked"), [(False, None), (True, None), (True, "drop")])
 async def test_what_the_resampler_held_is_of_one_kind_with_the_append_that_it_ends(

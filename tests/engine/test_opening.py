@@ -232,6 +232,7 @@ async def test_work_that_belongs_to_no_session_takes_no_slot_and_touches_none() 
         ({"output_rate": 7}, "speaks at 7 Hz"),
         ({"chunk_period_ms": 0}, "no length"),
         ({"required_input_modalities": ()}, "takes nothing"),
+        ({"core_resumable_request": True, "supports_concurrent_turn_requests": True}, "several at once"),
     ],
 )
 async def test_a_plugin_that_cannot_serve_refuses_to_start(change: dict[str, object], why: str) -> None:
