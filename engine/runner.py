@@ -342,7 +342,7 @@ class Runner:
             if isinstance(event, SessionOpened | ConfigUpdated):
                 writes += self._keep(event, sound)
             for ref in _named(event):
-                if ref in earlier:
+                if earlier and _within(ref, earlier):
                     continue
                 data = sound if ref.size == len(sound) else sound[at : at + ref.size]
                 at += ref.size
@@ -505,6 +505,13 @@ def fault_of(command: AnyCommand) -> ReportFault | None:
 
 def _ends_turn(entry: Published) -> bool:
     return any(type(event) is ResponseEnded for event in entry.transaction.events)
+
+
+def _within(ref: SampleRef, earlier: frozenset[SampleRef]) -> bool:
+    """Return whether the bytes of a place came earlier: what was held back may be taken in pieces."""
+    return any(
+        known.stream == ref.stream and known.start <= ref.start and ref.end <= known.end for known in earlier
+    )
 
 
 def _named(event: AnyEvent) -> tuple[SampleRef, ...]:

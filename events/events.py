@@ -500,7 +500,10 @@ class UnansweredDropped(Event, frozen=True, kw_only=True):
 
 
 class AsideCancelled(Event, frozen=True, kw_only=True):
-    """A response out of band is called off; nothing else is touched (WIRE 2.7). Its `requests` are aborted."""
+    """A response beside the active one is called off: out of band (WIRE 2.7), or draining (WIRE 2.5).
+
+    Nothing else is touched. Its `requests` are aborted.
+    """
 
     response_id: str
     requests: tuple[str, ...]

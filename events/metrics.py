@@ -19,7 +19,8 @@ class StageCost(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `first_output_ms` and `first_token_ms` count from when the stage had the request, `total_ms` is the time in
     which it worked, `postprocess_ms` what came after. `outputs` counts its pieces, of the unit `output_unit`;
     `token_ms` is the mean time for a token behind the first one. The intervals are those between tokens, and
-    between outputs. `output_type` says what its final output is.
+    between outputs; where the lists are left out, `token_interval_ms` and `output_interval_ms` are their means.
+    `output_type` says what its final output is.
     """
 
     stage: str
@@ -36,6 +37,8 @@ class StageCost(Struct, frozen=True, kw_only=True, omit_defaults=True):
     token_ms: float = 0.0
     token_intervals_ms: tuple[float, ...] = ()
     output_intervals_ms: tuple[float, ...] = ()
+    token_interval_ms: float = 0.0
+    output_interval_ms: float = 0.0
     audio_frames: int = 0
     audio_s: float = 0.0
     audio_rate: int = 0

@@ -10,7 +10,7 @@ from .batches import retired
 from .draft import Draft
 from .ending import end_response, final_item
 from .feeding import live
-from .state import Calling, Response, Session, next_item_number
+from .state import Calling, Response, Session, call_ids, next_call_id, next_item_number
 
 
 def stage_called(draft: Draft, report: cmd.StageCalled) -> None:
@@ -65,7 +65,7 @@ def _begin(draft: Draft, report: cmd.StageCalled) -> None:
     number = next_item_number(session)
     item = FunctionCall(
         id=ids.item_id(session.id, number),
-        call_id=_call_id(session, "" if response.aside else report.call_id, number),
+        call_id=_call_id(session, "" if response.aside else report.call_id),
         name=report.name,
         arguments="",
         status="in_progress",
@@ -83,11 +83,9 @@ def _begin(draft: Draft, report: cmd.StageCalled) -> None:
     )
 
 
-def _call_id(session: Session, wanted: str, number: int) -> str:
+def _call_id(session: Session, wanted: str) -> str:
     """Return the model's name for a call, or one of ours if it has none or has used it before."""
-    entries = session.conversation.entries.values()
-    used = {entry.item.call_id for entry in entries if isinstance(entry.item, FunctionCall)}
-    return wanted if wanted and wanted not in used else ids.call_id(session.id, number)
+    return wanted if wanted and wanted not in call_ids(session) else next_call_id(session)
 
 
 def last_item(response: Response) -> str | None:

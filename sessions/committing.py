@@ -11,7 +11,7 @@ from .answering import answer
 from .draft import Draft
 from .feeding import end_input
 from .playback import blocks
-from .refusal import refuse
+from .refusal import Refusal, refuse
 from .state import Session
 
 SILENCE = "silence_or_noise"
@@ -86,10 +86,15 @@ def commit_input(draft: Draft, command: cmd.CommitInput) -> None:
     draft.plugins[session.plugin].check_commit(session.config, samples=samples)
     wanted = _wanted(session, command)
     asked = command.create_response is True
-    full = session.turn.deferred >= session.limits.pending_commits
-    if wanted and full and not session.auto and not _acknowledges(session, draft.now, asked=asked):
-        refuse("input_backpressure", "Too many turns are waiting for an answer.")
+    _check_pending(session, draft.now, wanted=wanted, asked=asked)
     commit_turn(draft, wanted=wanted, asked=asked)
+
+
+def _check_pending(session: Session, now: int, *, wanted: bool, asked: bool) -> None:
+    """Refuse one more turn that waits for its answer, if too many do (WIRE 1.8)."""
+    full = session.turn.deferred >= session.limits.pending_commits
+    if wanted and full and not session.auto and not _acknowledges(session, now, asked=asked):
+        refuse("input_backpressure", "Too many turns are waiting for an answer.")
 
 
 def _wanted(session: Session, command: cmd.CommitInput) -> bool:
@@ -99,6 +104,16 @@ def _wanted(session: Session, command: cmd.CommitInput) -> bool:
 
 
 # -- by whoever ends the turn --------------------------------------------------------------------------------
+
+
+def commit_detected(draft: Draft, *, wanted: bool) -> None:
+    """Commit because an utterance has ended. If too many turns wait, it stays in the buffer, and that is told."""
+    try:
+        _check_pending(draft.session, draft.now, wanted=wanted, asked=False)
+    except Refusal as refusal:
+        draft.emit(refusal.event(draft.number, None))
+    else:
+        commit_turn(draft, wanted=wanted, asked=False)
 
 
 def commit_turn(draft: Draft, *, wanted: bool, asked: bool) -> None:

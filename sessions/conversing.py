@@ -23,7 +23,7 @@ from .answering import answer
 from .continuing import wake
 from .draft import Draft
 from .refusal import refuse
-from .state import Session
+from .state import Session, call_ids, next_call_id
 
 _ITEM_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -44,7 +44,7 @@ def create_item(draft: Draft, command: cmd.CreateItem) -> None:
         draft.emit(ev.FunctionBatched(batch=batches.numbered(session.batches, item)))
     if session.auto:
         wake(draft)
-    elif draft.session.turn.absorbs:
+    elif item.call_id in session.turn.awaited and draft.session.turn.absorbs:
         answer(draft)
 
 
@@ -57,7 +57,9 @@ def _checked(draft: Draft, item: Item) -> Item:
         refuse("bad_event", "An item id is 1 to 64 of A-Z a-z 0-9 _ -.", "item.id", "value")
     if item.id in entries or item.id in _promised(session):
         refuse("item_already_exists", f"There is already an item {item.id!r}.", "item.id")
-    if isinstance(item, FunctionCall) and item.call_id in _calls(session):
+    if isinstance(item, FunctionCall) and not item.call_id:
+        item = msgspec.structs.replace(item, call_id=next_call_id(session))
+    if isinstance(item, FunctionCall) and item.call_id in call_ids(session):
         refuse("bad_event", "There is already a call of this id.", "item.call_id", "value")
     if isinstance(item, FunctionOutput):
         _check_output(session, item)
@@ -96,11 +98,6 @@ def placed(session: Session, item: Item) -> Item:
             at += part.size
         content.append(part)
     return msgspec.structs.replace(item, content=tuple(content))
-
-
-def _calls(session: Session) -> set[str]:
-    items = (entry.item for entry in session.conversation.entries.values())
-    return {item.call_id for item in items if isinstance(item, FunctionCall)}
 
 
 def _promised(session: Session) -> set[str | None]:
@@ -149,6 +146,9 @@ def delete_item(draft: Draft, command: cmd.DeleteItem) -> None:
     if any(item.id in response.items for response in session.open_responses):
         refuse("item_in_progress", "The item belongs to a response that is running.", "item_id")
     draft.emit(ev.ItemDeleted(number=draft.number, count=1, item_id=item.id))
+    awaited = isinstance(item, FunctionCall) and item.call_id in session.turn.awaited
+    if awaited and not session.auto and draft.session.turn.absorbs:
+        answer(draft)  # the outputs of the other calls are all there (WIRE 7.4)
 
 
 def retrieve_item(draft: Draft, command: cmd.RetrieveItem) -> None:

@@ -8,7 +8,7 @@ from antiphon.events.items import AudioPart, Item, ItemReference, Message, count
 
 from .answering import open_response
 from .draft import Draft
-from .ending import cancel_aside, interrupt, newest_answer
+from .ending import cancel_alone, interrupt, newest_answer
 from .feeding import resident
 from .models.extras import public
 from .options import with_options
@@ -54,8 +54,12 @@ def _public(draft: Draft, options: cmd.ResponseOptions) -> cmd.ResponseOptions:
 
 
 def _check_free(session: Session, now: int) -> None:
-    """Refuse while another answer of the conversation is made, played, or asked for (G2, G6)."""
-    if session.response is not None:
+    """Refuse while another answer of the conversation is made, played, or asked for (G2, G6).
+
+    A turn of the user that nobody answers may be answered beside one that leaves room, as a commit is (H3).
+    """
+    blocked = blocks(session, now)
+    if session.response is not None and (blocked or not session.turn.unanswered):
         refuse(
             "response_already_active",
             f"Conversation already has an active response in progress: {session.response.head.id}. Wait until "
@@ -63,7 +67,7 @@ def _check_free(session: Session, now: int) -> None:
         )
     if session.reserved is not None:
         refuse("response_already_active", "A response was asked for already; the model is about to give it.")
-    if blocks(session, now):
+    if blocked:
         refuse("response_already_active", "The last response is still being played.")
 
 
@@ -168,6 +172,6 @@ def cancel_response(draft: Draft, command: cmd.CancelResponse) -> None:
         )
         refuse("response_not_active", f"Cancellation failed: {about}")
     if named.aside:
-        cancel_aside(draft, named, "client_cancelled")
+        cancel_alone(draft, named, "client_cancelled")
     else:
         interrupt(draft, reason="client_cancelled", cause="client_cancelled")

@@ -65,6 +65,12 @@ def end_response(
     )
 
 
+def fail_response(draft: Draft, response: Response, failure: ev.Failure) -> None:
+    """Fail an open response: the error first, then its terminal, which says the same (WIRE 3.4)."""
+    draft.emit(ev.ErrorReported(number=draft.number, count=1, code=failure.code, message=failure.message))
+    end_response(draft, response, "failed", failure=failure)
+
+
 def _mute(draft: Draft, response: Response, playout: Playout | None) -> bool:
     """Return whether words should have been spoken, by a model that promises it, and were not (N25)."""
     written = response.head.part == "audio" and bool(response.text)
@@ -166,10 +172,10 @@ def interrupt(draft: Draft, *, reason: str, cause: str, asked: bool = True, spar
     return False
 
 
-def cancel_aside(draft: Draft, response: Response, cause: str) -> None:
-    """Call off a response out of band, and only that (WIRE 2.7)."""
+def cancel_alone(draft: Draft, response: Response, cause: str) -> None:
+    """Call off a response that is made beside others, and only that: out of band, or draining (WIRE 2.5)."""
     draft.emit(ev.AsideCancelled(response_id=response.head.id, requests=(response.request,)))
-    end_response(draft, response, "cancelled", reason="client_cancelled", cause=cause)
+    end_response(draft, response, "cancelled", reason="client_cancelled", cause=cause, cut=True)
 
 
 def interrupt_playback(draft: Draft, newest: Playout, cause: str, *, spares_turns: bool) -> None:

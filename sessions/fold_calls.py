@@ -66,7 +66,13 @@ def response_called(session: Session, event: ev.ResponseEnded) -> None:
     if event.cut is not None:
         session.conversation.entries[event.cut.id] = Entry(event.cut)
     if event.calls and event.status == "completed":
-        session.turn.awaited = tuple(call.call_id for call in event.calls)
+        turn, own = session.turn, tuple(call.call_id for call in event.calls)
+        if session.response is not None:
+            turn.beside += own
+            turn.awaited += own
+        else:
+            turn.awaited = (*(call_id for call_id in turn.awaited if call_id in turn.beside), *own)
+            turn.beside, turn.answered = (), False
 
 
 def output_given(session: Session, item: Item) -> None:
@@ -76,15 +82,20 @@ def output_given(session: Session, item: Item) -> None:
         turn.absorbs = False
         return
     if item.call_id in turn.awaited:
-        turn.awaited = tuple(call_id for call_id in turn.awaited if call_id != item.call_id)
-        turn.absorbs = continues(session)
+        turn.answered = True
+        _no_more(session, item.call_id)
 
 
 def call_deleted(session: Session, item: Item) -> None:
-    """A call that is gone is not awaited any more."""
-    if isinstance(item, FunctionCall):
-        turn = session.turn
-        turn.awaited = tuple(call_id for call_id in turn.awaited if call_id != item.call_id)
+    """A call that is gone is not awaited any more; the outputs of the others may then be all."""
+    if isinstance(item, FunctionCall) and item.call_id in session.turn.awaited:
+        _no_more(session, item.call_id)
+
+
+def _no_more(session: Session, call_id: str) -> None:
+    turn = session.turn
+    turn.awaited = tuple(other for other in turn.awaited if other != call_id)
+    turn.absorbs = turn.answered and continues(session)
 
 
 def continues(session: Session) -> bool:

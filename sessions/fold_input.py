@@ -8,6 +8,7 @@ from antiphon.events.audio import AudioFormat
 from antiphon.events.items import AudioPart, Message
 
 from . import fold_units, phases, vad
+from .folding import step_over
 from .phases import move
 from .state import Entry, Session, next_item_number
 
@@ -21,7 +22,7 @@ def audio_received(session: Session, event: ev.AudioReceived) -> None:
     if event.speech:
         taken.speech = True
         taken.spoken += event.ref.size
-    else:
+    elif event.ref.size:
         taken.non_speech = True
     if event.frames and session.sees:
         taken.speech = True
@@ -120,12 +121,21 @@ def let_go(session: Session) -> None:
 
 
 def drop_deferred(session: Session) -> None:
-    """Call off the answers that are due, and the turns that they would have answered (F23)."""
+    """Call off the answers that are due, and the turns that they would have answered (F23).
+
+    Function outputs are no turn of the user: they stay to be answered, if the client asks for it.
+    """
     turn = session.turn
     if turn.deferred:
-        turn.unanswered = max(turn.unanswered - turn.deferred, 0)
-        turn.deferred = 0
+        turn.unanswered = max(turn.unanswered - turn.deferred, 0) + turn.absorbs
+        put_off(session)
         let_go(session)
+
+
+def put_off(session: Session) -> None:
+    """Give none of the answers that are due; what the client asks for from here on is none of them (WIRE 7.4)."""
+    session.turn.deferred = 0
+    session.turn.absorbs = False
 
 
 def user_transcribed(session: Session, event: ev.UserTranscribed) -> None:
@@ -146,6 +156,7 @@ def count_item(session: Session, item_id: str) -> None:
     number = next_item_number(session)
     if item_id == ids.item_id(session.id, number):
         session.counters.items = number
+        step_over(session)
 
 
 def _input_format(session: Session) -> AudioFormat:

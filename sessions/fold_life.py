@@ -87,6 +87,8 @@ def config_updated(session: Session, event: ev.ConfigUpdated) -> None:
     _recorded(session)
     if session.auto and not listened:
         fold_units.listen(session)
+    if not session.auto:
+        session.reserved = None  # the model does not open the response that it was meant for
 
 
 def turn_signalled(session: Session, event: ev.TurnSignalled) -> None:

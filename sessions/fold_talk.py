@@ -9,12 +9,13 @@ from antiphon.events.metrics import Usage
 from . import fold_units, phases
 from .cleaning import again, joined
 from .fold_calls import call_deleted, output_given, response_called
-from .fold_input import count_item, drop_deferred, let_go
-from .folding import insert, opened, stand_behind
+from .fold_input import count_item, drop_deferred, let_go, put_off
+from .folding import insert, opened, stand_behind, step_over
 from .measuring import added, spent
 from .models.aura_context import remembered
 from .phases import move
 from .playback import finished, history_of, settled, start_of
+from .prefix import place
 from .state import KEPT_ASIDES, KEPT_PLAYOUTS, Entry, Playout, Request, Response, Session, next_response_number
 
 
@@ -71,6 +72,7 @@ def response_created(session: Session, event: ev.ResponseCreated) -> None:
         previous_item_id=order[-1] if order else None,
     )
     session.counters.responses = next_response_number(session)
+    step_over(session)
     session.started = True
     if response.aside:
         session.others[head.id] = response
@@ -205,7 +207,7 @@ def output_started(session: Session, event: ev.OutputStarted) -> None:
 def _follow(
     playouts: dict[str, Playout], session: Session, response: Response, part: ev.PartKind, most: int
 ) -> None:
-    """Begin to follow what is heard of a response; of too many, the oldest that has ended is let go (I14).
+    """Begin to follow what is heard of a response; of too many, the oldest that owes nothing is let go (I14).
 
     One that opens while the user speaks belongs to the turn that is spoken (I12).
     """
@@ -221,7 +223,9 @@ def _follow(
         placed=session.requests[response.request].response_id is not None,
     )
     if len(playouts) > most:
-        del playouts[next(key for key, playout in playouts.items() if playout.ended)]
+        ended = next((key for key in playouts if session.open_response(key) is None), None)
+        if ended is not None:
+            del playouts[ended]
 
 
 def audio_delta(session: Session, event: ev.AudioDelta) -> None:
@@ -236,8 +240,8 @@ def audio_delta(session: Session, event: ev.AudioDelta) -> None:
     if event.text:
         playout.text += event.text
         _written(session, response, event.text)
-    if event.marks:
-        playout.marks += event.marks
+    for mark in event.marks:
+        place(playout.marks, mark)
 
 
 def text_delta(session: Session, event: ev.TextDelta) -> None:
@@ -282,7 +286,7 @@ def _turn_ended(session: Session, event: ev.ResponseEnded) -> None:
     turn = session.turn
     session.input.overlap_ms = 0
     if event.status == "failed":
-        turn.deferred = 0  # kept with its bytes, and answered when the client asks for it (F23)
+        put_off(session)  # kept with its bytes, and answered when the client asks for it (F23)
     turn.turn = max(turn.turn, event.head.turn + 1)
     if event.status != "cancelled" or turn.state == "assistant_generating":
         turn.state = "idle"

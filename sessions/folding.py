@@ -1,5 +1,6 @@
 """What the folds share: a response that must be open, and a place in the conversation."""
 
+from antiphon.events import ids
 from antiphon.events.items import Item
 
 from . import phases
@@ -24,6 +25,16 @@ def insert(session: Session, item: Item, previous: str | None, heard: str | None
     at = 0 if previous is None else conversation.order.index(previous) + 1
     conversation.order.insert(at, item.id)
     conversation.entries[item.id] = Entry(item, heard)
+    step_over(session)
+
+
+def step_over(session: Session) -> None:
+    """Move the counters past ids that a client has given to its items, so that the next ones are free."""
+    entries, counters = session.conversation.entries, session.counters
+    while ids.item_id(session.id, counters.items + 1) in entries:
+        counters.items += 1
+    while ids.assistant_item_id(ids.response_id(session.id, counters.responses + 1)) in entries:
+        counters.responses += 1
 
 
 def stand_behind(session: Session, response: Response, previous: str | None, item_id: str) -> None:

@@ -8,7 +8,7 @@ from antiphon.events.config import ConfigPatch, merged, overlap_policy
 
 from .checking import asked_of_the_model, check_config
 from .draft import Draft
-from .ending import close, close_if_free, end_response
+from .ending import close, close_if_free, end_response, fail_response
 from .feeding import give_back
 from .phases import LIVE
 from .refusal import refuse
@@ -247,12 +247,10 @@ def start_runner(draft: Draft, command: cmd.StartRunner) -> None:
     session = draft.session
     if session.phase not in ("open", "closing"):
         return
-    if session.phase == "open" and session.open_responses:
-        message = "The engine was restarted while it answered."
-        draft.emit(ev.ErrorReported(number=draft.number, count=1, code="engine_restarted", message=message))
-        failure = ev.Failure("engine_restarted", message)
+    if session.phase == "open":
+        failure = ev.Failure("engine_restarted", "The engine was restarted while it answered.")
         for response in session.open_responses:
-            end_response(draft, response, "failed", failure=failure)
+            fail_response(draft, response, failure)
     lost = tuple(session.requests)
     forgotten = _memory_lost(session)
     epoch = session.epoch + (1 if lost and session.phase == "open" else 0)

@@ -2,6 +2,7 @@
 
 import copy
 
+import msgspec
 from msgspec import Struct
 
 from antiphon.events import commands as cmd
@@ -10,7 +11,7 @@ from antiphon.events.audio import SampleRef
 
 from . import vad
 from .acknowledging import acknowledges
-from .committing import commit_turn, stop_speech, tell_silence
+from .committing import commit_detected, stop_speech, tell_silence
 from .draft import Draft
 from .ending import interrupt, live_requests
 from .feeding import hear
@@ -58,17 +59,56 @@ def pictures(session: Session, command: cmd.AppendAudio) -> tuple[SampleRef, ...
 def take(draft: Draft, command: cmd.AppendAudio, frames: tuple[SampleRef, ...]) -> None:
     """Keep sound, let the model hear it, find turns in its scores, and judge it if it comes during an answer."""
     session = draft.session
-    heard = _hear(session, command, draft.now)
     if (command.force_barge_in or command.overlap == "barge_in") and not session.capabilities.supports_barge_in:
         refusal = Refusal("barge_in_unsupported", "This model cannot be interrupted; the sound is taken.")
         draft.emit(refusal.event(draft.number, command.event_id))
+        session = draft.session
+    heard = _hear(session, command, draft.now)
+    while len(heard.changes) > 1 and not session.auto:
+        ends = next((change.at for change in heard.changes if change.kind == "stop"), None)
+        if ends is None or heard.changes[-1].at == ends:
+            break
+        first, command = _split(session, command, ends)
+        _take(draft, session, first, _hear(session, first, draft.now), ())
+        session = draft.session
+        heard = _hear(session, command, draft.now)
+    _take(draft, session, command, heard, frames)
+
+
+def _split(session: Session, command: cmd.AppendAudio, end: int) -> tuple[cmd.AppendAudio, cmd.AppendAudio]:
+    """Cut an append at sample `end`, where an utterance ends in it and another begins (WIRE 6.1)."""
+    position, width = session.input.position, session.capabilities.input_format.width
+    begin = position // width - command.lead
+    scored = (end - begin) // vad.FRAME
+    size = min(max(end * width - position, 0), command.size)
+    before = msgspec.structs.replace(
+        command,
+        size=size,
+        wire_bytes=min(size, command.wire_bytes),
+        scores=command.scores[:scored],
+        frames=(),
+    )
+    after = msgspec.structs.replace(
+        command,
+        size=command.size - size,
+        wire_bytes=command.wire_bytes - before.wire_bytes,
+        scores=command.scores[scored:],
+        lead=max((position + size) // width - end, 0),
+        transcript=None,
+    )
+    return before, after
+
+
+def _take(
+    draft: Draft, session: Session, command: cmd.AppendAudio, heard: _Heard, frames: tuple[SampleRef, ...]
+) -> None:
     if heard.judged is not None and heard.judged.forgets:
         _forget(draft, session, command, heard)
     elif session.auto:
         _listen(draft, session, command, heard, frames)
     else:
         keep = _kept(session, heard)
-        quiet = not keep and not session.input.non_speech and heard.judged is None
+        quiet = not keep and command.size and not session.input.non_speech and heard.judged is None
         draft.emit(_received(command, heard, frames, keep=keep))
         _announce(draft, session, heard)
         if quiet:
@@ -135,6 +175,7 @@ def _hear(session: Session, command: cmd.AppendAudio, now: int) -> _Heard:
     ms = session.capabilities.input_format.ms(command.size)
     heard = _Heard(taken.position, ms, detection is not None, command.speech, force_listen=command.force_listen)
     heard.vision = bool(command.frames) and session.sees
+    heard.speech = heard.speech and (command.size > 0 or heard.vision)  # the resampler may have kept all of it
     if detection is not None:
         heard.speech, heard.starts = taken.phase == "speaking", "no"
         if command.scores:
@@ -246,7 +287,7 @@ def _announce(draft: Draft, session: Session, heard: _Heard) -> None:
             told = True
     if stopped and detection is not None and not session.auto:
         answers = session.config.auto_response and session.dialect == "duplex"
-        commit_turn(draft, wanted=detection.create_response or answers, asked=False)
+        commit_detected(draft, wanted=detection.create_response or answers)
 
 
 def _start_speech(draft: Draft, start: int) -> None:

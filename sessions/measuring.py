@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from antiphon.events.metrics import StageCost, Usage
 
@@ -14,13 +15,17 @@ _ADDED = (
     "outputs",
     "input_tokens",
     "output_tokens",
-    "token_intervals_ms",
-    "output_intervals_ms",
     "audio_frames",
     "audio_s",
     "image_pixels",
 )
-"""Counters add up, lists are joined (K26); their means are computed where they are shown."""
+"""Counters add up (K26)."""
+
+_LISTS = ("token_intervals_ms", "output_intervals_ms")
+"""Lists are joined (K26), as far as they are kept."""
+
+KEPT_INTERVALS = 1024
+"""The last intervals of a stage: enough for a response, and a bound for a model that only listens (K25)."""
 
 _FIRST = ("first_output_ms", "first_token_ms")
 """Of these the first positive one is kept (K26)."""
@@ -29,6 +34,26 @@ _FIRST = ("first_output_ms", "first_token_ms")
 def shows_costs(session: Session) -> bool:
     """Return whether the client asked to see what every stage spent (WIRE 3.8)."""
     return session.config.extras.get("return_stage_metrics") == "true"
+
+
+def outlined(session: Session, costs: tuple[StageCost, ...]) -> tuple[StageCost, ...]:
+    """Return costs as every delta shows them, if the client asked for them: without the lists, which grow."""
+    if not costs or not shows_costs(session):
+        return ()
+    return tuple(
+        replace(
+            cost,
+            token_intervals_ms=(),
+            output_intervals_ms=(),
+            token_interval_ms=_mean(cost.token_intervals_ms),
+            output_interval_ms=_mean(cost.output_intervals_ms),
+        )
+        for cost in costs
+    )
+
+
+def _mean(values: tuple[float, ...]) -> float:
+    return sum(values) / len(values) if values else 0.0
 
 
 def folded(before: StageCost, after: StageCost) -> StageCost:
@@ -41,6 +66,7 @@ def folded(before: StageCost, after: StageCost) -> StageCost:
     both: dict[str, object] = {name: later[name] or earlier[name] for name in later}
     both |= {name: earlier[name] + later[name] for name in _ADDED}
     both |= {name: earlier[name] if earlier[name] > 0 else later[name] for name in _FIRST}
+    both |= {name: (earlier[name] + later[name])[-KEPT_INTERVALS:] for name in _LISTS}
     both["token_ms"] = _token_ms(before, after)
     return msgspec.convert(both, StageCost)
 

@@ -11,7 +11,7 @@ from antiphon.events.items import Message
 
 from .deferring import promote
 from .draft import Draft
-from .ending import cancel_aside, cut_history, interrupt, interrupt_playback, newest_answer
+from .ending import cancel_alone, cut_history, interrupt, interrupt_playback, newest_answer
 from .playback import (
     correctable,
     history_of,
@@ -183,8 +183,8 @@ def clear_output(draft: Draft, command: cmd.ClearOutput) -> None:
     last = newest.response_id if newest else None
     response_id = command.response_id or (last if running is None else running.head.id)
     draft.emit(ev.OutputCleared(number=draft.number, count=1, response_id=response_id, asked=True))
-    if running is not None and running.aside:
-        cancel_aside(draft, running, "output_audio_buffer_clear")
+    if running is not None and (running.aside or running is not newest_answer(session)):
+        cancel_alone(draft, running, "output_audio_buffer_clear")
     elif running is not None:
         interrupt(draft, reason="client_cancelled", cause="output_audio_buffer_clear", spares_turns=True)
     elif newest is not None and response_id == last and newest_answer(session) is None:

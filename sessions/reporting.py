@@ -5,7 +5,7 @@ from antiphon.events import events as ev
 from antiphon.events.items import AudioPart, Item, Message
 
 from .draft import Draft
-from .ending import close, close_if_free, end_response
+from .ending import close, close_if_free, end_response, fail_response
 from .feeding import accept, give_back, go_on, live
 from .lifecycle import begin_close
 from .segments import MODEL_LISTENS, answer_next, tell_listening
@@ -94,9 +94,10 @@ def stage_failed(draft: Draft, report: cmd.StageFailed) -> None:
 
 def _fail(draft: Draft, request: str, code: str, message: str) -> None:
     response = draft.session.served_by(request)
-    draft.emit(ev.ErrorReported(number=draft.number, count=1, code=code, message=message))
     if response is not None:
-        end_response(draft, response, "failed", failure=ev.Failure(code, message))
+        fail_response(draft, response, ev.Failure(code, message))
+    else:
+        draft.emit(ev.ErrorReported(number=draft.number, count=1, code=code, message=message))
 
 
 def stage_released(draft: Draft, report: cmd.StageReleased) -> None:

@@ -9,7 +9,7 @@ from .answering import about_to_speak, answers, open_response
 from .draft import Draft
 from .ending import end_response
 from .feeding import accept
-from .measuring import shows_costs
+from .measuring import outlined
 from .playback import cursor
 from .state import Response, Session
 
@@ -99,7 +99,7 @@ def _audio_delta(draft: Draft, session: Session, response: Response, report: cmd
             marks=report.marks,
             playback=ev.PlaybackCursor(audio_ms, audio_ms, shown.played_ms, shown.committed_ms),
             aside=response.aside,
-            costs=response.costs if response.costs and shows_costs(session) else (),
+            costs=outlined(session, response.costs),
         )
     )
 

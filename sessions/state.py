@@ -84,6 +84,10 @@ class Turn(Struct):
     state: TurnState = "idle"
     awaited: tuple[str, ...] = ()
     """Calls of the last response that has any, which have no output yet."""
+    beside: tuple[str, ...] = ()
+    """Those of them that belong to answers which drained while a newer one was made (H7)."""
+    answered: bool = False
+    """Some output of these calls has come."""
     absorbs: bool = False
     """The session answered function outputs by itself: the client's request for that answer is still to come."""
 
@@ -328,7 +332,7 @@ class Playout(Struct):
     commits: int
     sent: int = 0
     text: str = ""
-    marks: tuple[TextMark, ...] = ()
+    marks: list[TextMark] = field(default_factory=list[TextMark])
     started: int | None = None
     reached: int | None = None
     spoken: bool = True
@@ -523,13 +527,19 @@ def copy(session: Session) -> Session:
     twin.output = _copy.copy(session.output)
     twin.response = _copied(session.response) if session.response is not None else None
     twin.others = {key: _copied(response) for key, response in session.others.items()}
-    twin.playouts = {key: _copy.copy(playout) for key, playout in session.playouts.items()}
-    twin.asides = {key: _copy.copy(playout) for key, playout in session.asides.items()}
+    twin.playouts = {key: _followed(playout) for key, playout in session.playouts.items()}
+    twin.asides = {key: _followed(playout) for key, playout in session.asides.items()}
     twin.conversation = Conversation(
         list(session.conversation.order), dict(session.conversation.entries), session.conversation.attached
     )
     twin.requests = dict(session.requests)
     twin.counters = _copy.copy(session.counters)
+    return twin
+
+
+def _followed(playout: Playout) -> Playout:
+    twin = _copy.copy(playout)
+    twin.marks = list(playout.marks)
     return twin
 
 
@@ -540,19 +550,27 @@ def _copied(response: Response) -> Response:
 
 
 def next_item_number(session: Session) -> int:
-    """Return the counter of the next item that the server names; names that a client took are skipped."""
-    number = session.counters.items + 1
-    while ids.item_id(session.id, number) in session.conversation.entries:
-        number += 1
-    return number
+    """Return the counter of the next item that the server names; the fold steps over names that a client took."""
+    return session.counters.items + 1
 
 
 def next_response_number(session: Session) -> int:
-    """Return the counter of the next response; ids whose item a client has made up are skipped."""
-    number = session.counters.responses + 1
-    while ids.assistant_item_id(ids.response_id(session.id, number)) in session.conversation.entries:
+    """Return the counter of the next response; the fold steps over ids whose item a client has made up."""
+    return session.counters.responses + 1
+
+
+def call_ids(session: Session) -> set[str]:
+    """Return the names of all calls of the conversation."""
+    entries = session.conversation.entries.values()
+    return {entry.item.call_id for entry in entries if isinstance(entry.item, FunctionCall)}
+
+
+def next_call_id(session: Session) -> str:
+    """Return the name of a call that has none; names that a client took are skipped."""
+    used, number = call_ids(session), next_item_number(session)
+    while ids.call_id(session.id, number) in used:
         number += 1
-    return number
+    return ids.call_id(session.id, number)
 
 
 def opening_body(dialect: Dialect, plugin: str, config: SessionConfig) -> str:

@@ -94,7 +94,10 @@ def news(session: Session, told: tuple[str, ...]) -> tuple[Item, ...]:
 
 
 def _resolved(session: Session, reference: ItemReference) -> Item | None:
-    entry = session.conversation.entries[reference.id]
+    """Return an item as a model may know it; None for one that was deleted since it was referred to."""
+    entry = session.conversation.entries.get(reference.id)
+    if entry is None:
+        return None
     item = entry.item
     if isinstance(item, Message) and item.role == "assistant":
         return _as_heard(item, entry)

@@ -85,12 +85,12 @@ def _stage(cost: StageCost) -> StageMetrics:
         vllm_ttft_ms=cost.first_token_ms or UNSET,
         vllm_tpot_ms=cost.token_ms or UNSET,
         vllm_itls_ms=cost.token_intervals_ms or UNSET,
-        vllm_itl_ms=_mean(cost.token_intervals_ms),
+        vllm_itl_ms=_mean(cost.token_intervals_ms, cost.token_interval_ms),
         final_output_type=cost.output_type or UNSET,
         output_unit_type=cost.output_unit or UNSET,
         output_unit_count=cost.outputs or UNSET,
         serving_time_to_first_output_ms=cost.first_output_ms or UNSET,
-        time_per_output_unit_ms=_mean(cost.output_intervals_ms),
+        time_per_output_unit_ms=_mean(cost.output_intervals_ms, cost.output_interval_ms),
         inter_output_latencies_ms=cost.output_intervals_ms or UNSET,
         audio_generated_frames=cost.audio_frames or UNSET,
         audio_duration_s=cost.audio_s or UNSET,
@@ -101,5 +101,5 @@ def _stage(cost: StageCost) -> StageMetrics:
     )
 
 
-def _mean(values: Sequence[float]) -> Number:
-    return sum(values) / len(values) if values else UNSET
+def _mean(values: Sequence[float], known: float) -> Number:
+    return sum(values) / len(values) if values else known or UNSET

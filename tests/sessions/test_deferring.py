@@ -5,11 +5,11 @@ import pytest
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
-from antiphon.events.config import PlaybackPolicy
+from antiphon.events.config import Limits, PlaybackPolicy
 from antiphon.sessions.view import next_deadline
 
 from tests.rules import rule
-from tests.sessions.world import MS, QUICK_VAD, World, error, kinds, only
+from tests.sessions.world import FRAME, MS, QUICK_VAD, World, error, kinds, only
 
 LONG = 25
 """Frames of 32 ms: 800 ms of speech over an answer."""
@@ -242,11 +242,24 @@ def test_p37_a_turn_waits_with_a_deadline_or_for_an_answer_that_runs() -> None:
     assert world.session.response is not None
 
 
-def test_e14_the_detector_may_let_any_number_of_turns_wait() -> None:
-    world = World(vad=msgspec.structs.replace(QUICK_VAD, interrupt_response=False))
+@rule("E14")
+def test_e14_what_the_detector_ends_stays_in_the_buffer_when_too_many_turns_wait() -> None:
+    vad = msgspec.structs.replace(QUICK_VAD, interrupt_response=False)
+    world = World(vad=vad, limits=Limits(pending_commits=2))
     world.begin()
-    for n in range(6):
+    for n in range(2):
         world.append(LONG, score=900)
         world.append(10, score=0)
         assert world.session.turn.deferred == n + 1
+    started = only(world.append(LONG, score=900), ev.SpeechStarted)
+    before = world.session.input.reserved
+    told = world.append(10, score=0)
+    assert only(told, ev.ErrorReported).code == "input_backpressure"
+    assert "InputCommitted" not in kinds(told)
+    assert world.session.input.reserved > before
     assert kinds(world.finish()).count("ResponseCreated") == 1
+    world.append(LONG, score=900)
+    committed = only(world.append(10, score=0), ev.InputCommitted)
+    assert committed.item_id == started.item_id
+    assert committed.ref is not None
+    assert committed.ref.size > (2 * LONG + 10) * FRAME

@@ -273,10 +273,27 @@ def test_naming_a_draining_answer_ends_the_epoch_too() -> None:
     assert ended == [one, two]
 
 
-@rule("H13", "G32")
-def test_clearing_the_sound_of_a_draining_answer_ends_the_epoch_too() -> None:
-    world, one, _, two, new = overlapping()
+@rule("H9", "G32")
+def test_clearing_the_sound_of_a_draining_answer_stops_only_that_answer() -> None:
+    world, one, old, two, new = overlapping()
+    world.produce("One, and more of it.", 400, old)
+    world.wait(200)
     events = world.do(cmd.ClearOutput(attachment=1, response_id=one))
+    assert kinds(events) == ["OutputCleared", "AsideCancelled", "HistoryCut", "ResponseEnded"]
+    ended = only(events, ev.ResponseEnded)
+    assert (ended.head.id, ended.status, ended.reason) == (one, "cancelled", "client_cancelled")
+    assert ended.cause == "output_audio_buffer_clear"
+    assert world.effects(events) == [fx.AbortRequests(requests=(old,))]
+    assert world.session.epoch == 0
+    assert only(world.produce("Two.", 100, new), ev.AudioDelta).response_id == two
+    assert only(world.finish(new), ev.ResponseEnded).status == "completed"
+    assert kinds(world.do(cmd.ClearOutput(attachment=1, response_id=one))) == ["OutputCleared"]
+
+
+@rule("H13", "G32")
+def test_clearing_the_sound_of_the_newest_answer_ends_the_epoch() -> None:
+    world, one, _, two, _ = overlapping()
+    events = world.do(cmd.ClearOutput(attachment=1, response_id=two))
     assert kinds(events)[0] == "OutputCleared"
     assert [event.head.id for event in events if isinstance(event, ev.ResponseEnded)] == [one, two]
     world, one, _, two, new = overlapping()

@@ -232,14 +232,62 @@ def test_f7_start_and_stop_in_one_append() -> None:
     assert kinds(events)[:4] == ["AudioReceived", "SpeechStarted", "SpeechStopped", "InputCommitted"]
 
 
-@rule("F7")
-def test_f7_stop_and_start_in_one_append_are_one_utterance() -> None:
-    world = World(dialect="ga", vad=QUICK_VAD)
+@rule("F7", "P10")
+def test_f7_an_utterance_that_ends_where_another_begins_is_committed() -> None:
+    """As if its sound had come in two appends (WIRE 6.1)."""
+    detection = msgspec.structs.replace(QUICK_VAD, prefix_padding_ms=0, create_response=False)
+    world, twin = (World(dialect="ga", vad=detection) for _ in range(2))
     first = only(world.append(4, score=900), ev.SpeechStarted)
-    events = world.append(scores=(0,) * 10 + (900, 900))
-    assert kinds(events) == ["AudioReceived", "SpeechStopped", "SpeechStarted"]
-    assert only(events, ev.SpeechStarted).item_id == first.item_id
-    assert world.session.input.start == 0
+    events = world.append(14, scores=(0,) * 10 + (0, 0, 900, 900))
+    committed = only(events, ev.InputCommitted)
+    assert committed.item_id == first.item_id
+    assert committed.ref == SampleRef("in", 0, 14 * FRAME)
+    started = only(events, ev.SpeechStarted)
+    assert kinds(events).index("SpeechStopped") < kinds(events).index("InputCommitted") < events.index(started)
+    assert (started.item_id != first.item_id, started.start) == (True, 16 * FRAME)
+    assert "InputCommitted" in kinds(world.append(10, score=0))
+    twin.append(4, score=900)
+    twin.append(10, score=0)
+    twin.append(scores=(0, 0, 900, 900), frames=4)
+    twin.append(10, score=0)
+    assert world.session.conversation == twin.session.conversation
+    assert world.session.input.vad == twin.session.input.vad
+
+
+@rule("F7", "F17")
+def test_an_utterance_that_begins_in_the_append_that_ended_another_interrupts_its_answer() -> None:
+    world = World(vad=msgspec.structs.replace(QUICK_VAD, prefix_padding_ms=0))
+    world.append(4, score=900)
+    events = world.append(14, scores=(0,) * 10 + (0, 0, 900, 900), transcript="Hello.")
+    answered = only(events, ev.ResponseCreated)
+    assert only(events, ev.ResponseEnded).head.id == answered.head.id
+    assert only(events, ev.OverlapDecided).action == "barge_in"
+    texts = [event.transcript for event in events if isinstance(event, ev.AudioReceived)]
+    assert texts == ["Hello.", None]
+
+
+@rule("F7")
+def test_three_utterances_in_one_append_are_three_turns() -> None:
+    world = World(dialect="ga", vad=msgspec.structs.replace(QUICK_VAD, create_response=False))
+    events = world.append(36, scores=((900,) * 2 + (0,) * 10) * 3)
+    assert kinds(events).count("InputCommitted") == 3
+    assert kinds(events).count("SpeechStarted") == 3
+    assert world.session.input.position == 36 * FRAME
+
+
+@rule("E30", "P10")
+def test_sound_that_the_resampler_keeps_whole_is_no_content() -> None:
+    world = World()
+    swallowed = cmd.AppendAudio(attachment=1, size=0, wire_bytes=2, speech=True)
+    assert kinds(world.do(swallowed)) == ["AudioReceived"]
+    assert error(world.commit()) == "input_audio_buffer_empty"
+    world = World(plugin="echo", auto=True)
+    world.do(swallowed)
+    assert error(world.commit()) == "input_audio_buffer_empty"
+    world = World()
+    world.do(msgspec.structs.replace(swallowed, speech=False))
+    world.append(2)
+    assert only(world.commit(), ev.InputCommitted).ref == SampleRef("in", 0, 2 * FRAME)
 
 
 @rule("F8")

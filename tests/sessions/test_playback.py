@@ -99,7 +99,7 @@ def test_a_text_that_needs_its_sound_is_heard_as_a_whole_or_not_at_all(
 def test_hearing_all_the_sound_of_half_a_clause_is_not_hearing_its_words_i3() -> None:
     playout = Playout(response_id="r", item_id="i", format=AudioFormat("pcm16", 24_000), turn=0, commits=0)
     playout.text, playout.sent = "one two three four", AudioFormat("pcm16", 24_000).bytes_for(500)
-    playout.marks = (TextMark(0, 0), TextMark(18, 2000))
+    playout.marks = [TextMark(0, 0), TextMark(18, 2000)]
     assert prefix_of(playout, 500) == "one"
     playout.sent = AudioFormat("pcm16", 24_000).bytes_for(1000)
     assert prefix_of(playout, 1000) == "one two"

@@ -5,11 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.events.audio import TextMark
-from antiphon.sessions.prefix import spoken_prefix
+from antiphon.sessions.prefix import place, spoken_prefix
 
 from tests.rules import rule
 
 TEXT = "one two three four"
+
+
+def placed(*marks: TextMark) -> list[TextMark]:
+    """Return marks as a playout keeps them."""
+    kept: list[TextMark] = []
+    for mark in marks:
+        place(kept, mark)
+    return kept
 
 
 @rule("I3")
@@ -37,7 +45,7 @@ def test_marks_are_interpolated(ms: int, words: str) -> None:
 
 @rule("I3")
 def test_marks_in_any_order_and_beyond_the_text_do_no_harm() -> None:
-    marks = (TextMark(99, 900), TextMark(7, 500), TextMark(3, 500), TextMark(2, 600))
+    marks = placed(TextMark(99, 900), TextMark(7, 500), TextMark(3, 500), TextMark(2, 600))
     assert spoken_prefix(TEXT, marks, 500, 1_000) == "one two"
     assert spoken_prefix(TEXT, marks, 950, 1_000) == TEXT
 
@@ -76,8 +84,25 @@ def test_scripts_without_spaces_are_cut_between_characters(text: str, half: str)
     later=st.integers(0, 1_200),
 )
 def test_a_prefix_grows_with_the_position(text: str, marks: list[tuple[int, int]], early: int, later: int) -> None:
-    placed = tuple(TextMark(chars, ms) for chars, ms in marks)
-    first = spoken_prefix(text, placed, early, 1_000)
-    second = spoken_prefix(text, placed, early + later, 1_000)
+    in_order = placed(*(TextMark(chars, ms) for chars, ms in marks))
+    first = spoken_prefix(text, in_order, early, 1_000)
+    second = spoken_prefix(text, in_order, early + later, 1_000)
     assert text.startswith(first)
     assert second.startswith(first)
+
+
+def test_marks_are_kept_in_order_and_never_go_back() -> None:
+    marks = placed(TextMark(5, 300), TextMark(7, 500), TextMark(9, 800), TextMark(8, 400), TextMark(6, 900))
+    assert marks == [
+        TextMark(5, 300),
+        TextMark(8, 400),
+        TextMark(8, 500),
+        TextMark(9, 800),
+        TextMark(9, 900),
+    ]
+
+
+@pytest.mark.parametrize("blank", [" ", "\n", "\t", "\x1f"])
+def test_every_blank_is_a_border(blank: str) -> None:
+    assert spoken_prefix(f"one{blank}wonderful", (), 700, 1_000) == "one"
+    assert spoken_prefix(f"one{blank}wunderschön", (), 700, 1_000) == "one"

@@ -261,8 +261,9 @@ class Watch(Struct):
             fault = isinstance(command, cmd.ReportFault) and command.append and command.request is None
             assert ev.ErrorReported in (later if fault else earlier), "P21: a failure without an error"
         if event.status == "cancelled":
-            cause = ev.AsideCancelled if aside else ev.Interrupted
-            assert cause in earlier or ev.SessionClosing in later, "P22"
+            alone = {it.response_id for it in transaction.events[:index] if isinstance(it, ev.AsideCancelled)}
+            caused = event.head.id in alone or (not aside and ev.Interrupted in earlier)
+            assert caused or ev.SessionClosing in later, "P22"
         spoken.done = True
 
     # -- P7, P8, P11 -----------------------------------------------------------------------------------------
