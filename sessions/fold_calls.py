@@ -61,15 +61,18 @@ def call_ended(session: Session, event: ev.CallEnded) -> None:
         session.conversation.entries[event.item.id] = Entry(event.item)
 
 
-def response_called(session: Session, event: ev.ResponseEnded) -> None:
-    """Keep what a response that ended called for: the outputs of its calls are awaited from here on."""
+def response_called(session: Session, event: ev.ResponseEnded, *, active: bool) -> None:
+    """Keep what a response that ended called for: the outputs of its calls are awaited from here on.
+
+    Of an older answer they are awaited with those of the newer one beside which it drained (H11).
+    """
     if event.cut is not None:
         session.conversation.entries[event.cut.id] = Entry(event.cut)
     if event.calls and event.status == "completed":
         turn, own = session.turn, tuple(call.call_id for call in event.calls)
-        if session.response is not None:
-            turn.beside += own
+        if not active:
             turn.awaited += own
+            turn.beside += own if session.response is not None else ()
         else:
             turn.awaited = (*(call_id for call_id in turn.awaited if call_id in turn.beside), *own)
             turn.beside, turn.answered = (), False

@@ -265,7 +265,7 @@ def response_ended(session: Session, event: ev.ResponseEnded) -> None:
     else:
         del session.others[event.head.id]
     if not response.aside:
-        response_called(session, event)
+        response_called(session, event, active=active)
     playout = session.playout(event.head.id)
     if event.item is None or playout is None:
         return

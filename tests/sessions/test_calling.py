@@ -5,6 +5,7 @@ import pytest
 from antiphon.events import commands as cmd
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
+from antiphon.events import ids
 from antiphon.events.items import FunctionCall, FunctionOutput
 from antiphon.sessions.evolve import evolve
 from antiphon.sessions.phases import IllegalTransition
@@ -293,3 +294,98 @@ def test_fifty_rounds_of_calls_with_every_output_sent_twice() -> None:
     world.finish()
     shown = [item for item in prompt(world.session) if isinstance(item, FunctionOutput)]
     assert [item.output for item in shown] == [str(number) for number in range(50)]
+
+
+def put_off() -> World:
+    """Return a session whose answer to a function output waits behind sound."""
+    world = World(auto=True)
+    world.append(20)
+    world.commit()
+    request = world.request
+    world.produce("Let me look.", 3_000)
+    world.call("look", call_id="c1")
+    world.finish(request)
+    assert kinds(world.give_output("c1")) == ["ItemCreated", "AnswerDeferred"]
+    assert world.session.turn.absorbs
+    return world
+
+
+@rule("F23", "J10")
+@pytest.mark.parametrize("how", ["clear", "barge_in", "input_cancel"])
+def test_when_the_answer_to_outputs_is_called_off_the_client_may_ask_for_it(how: str) -> None:
+    world = put_off()
+    command: cmd.AnyCommand = {
+        "clear": cmd.ClearInput(attachment=1),
+        "barge_in": cmd.BargeIn(attachment=1),
+        "input_cancel": cmd.CancelInput(attachment=1),
+    }[how]
+    world.do(command)
+    assert (world.session.turn.deferred, world.session.turn.absorbs) == (0, False)
+    world.wait(3_000)
+    assert "ResponseCreated" in kinds(world.respond())
+
+
+@rule("F23", "G46")
+def test_when_the_answer_before_it_fails_the_client_may_ask_for_it() -> None:
+    world = World(auto=True)
+    world.begin()
+    request = world.request
+    world.call("look", call_id="c1")
+    world.finish(request)
+    world.begin("And now?")
+    assert kinds(world.give_output("c1")) == ["ItemCreated", "AnswerDeferred"]
+    world.fail()
+    assert "ResponseCreated" in kinds(world.respond())
+
+
+def test_an_output_that_nobody_waits_for_is_answered_by_nobody() -> None:
+    world = World(auto=True)
+    world.begin()
+    request = world.request
+    world.call("look", call_id="c1")
+    world.finish(request)
+    world.item(FunctionCall(id="", call_id="told", name="look", arguments="{}"))
+    assert "ResponseCreated" in kinds(world.give_output("c1"))
+    assert kinds(world.give_output("told")) == ["ItemCreated"]
+
+
+class TestADeletedCall:
+    """WIRE 7.4, 7.3: a call that is gone is not waited for."""
+
+    def asked(self, **session: bool) -> tuple[World, list[FunctionCall]]:
+        world = World(auto=True, **session)
+        world.begin()
+        request = world.request
+        for index in range(2):
+            world.call(index=index)
+        world.finish(request)
+        return world, calls(world)
+
+    def delete(self, world: World, item_id: str) -> list[str]:
+        return kinds(world.do(cmd.DeleteItem(attachment=1, item_id=item_id)))
+
+    def test_when_the_last_one_without_an_output_goes_the_session_goes_on(self) -> None:
+        world, (first, second) = self.asked()
+        world.give_output(first.call_id)
+        assert self.delete(world, second.id) == ["ItemDeleted", "ResponseCreated", "RequestSubmitted"]
+        assert kinds(world.respond()) == ["CreationAbsorbed"]
+
+    def test_without_any_output_there_is_nothing_to_answer(self) -> None:
+        world, items = self.asked()
+        assert [self.delete(world, item.id) for item in items] == [["ItemDeleted"]] * 2
+        assert world.session.turn.awaited == ()
+
+    def test_one_that_has_its_output_changes_nothing(self) -> None:
+        world, (first, second) = self.asked()
+        world.give_output(first.call_id)
+        assert self.delete(world, first.id) == ["ItemDeleted"]
+        assert "ResponseCreated" in kinds(world.give_output(second.call_id))
+
+
+def test_a_name_for_a_call_that_a_client_has_taken_is_not_given_again() -> None:
+    world = World()
+    taken = ids.call_id("duplex-1", 3)
+    world.item(FunctionCall(id="mine", call_id=taken, name="look", arguments="{}"))
+    world.begin()
+    call = only(world.call(), ev.CallEnded).item
+    assert call.call_id not in (taken, "")

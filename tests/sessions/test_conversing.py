@@ -169,3 +169,16 @@ def test_a_second_call_of_the_same_id_is_refused() -> None:
     world.do(cmd.CreateItem(attachment=1, item=call))
     again = FunctionCall(id="c2", call_id="call_1", name="look", arguments="{}")
     assert error(world.do(cmd.CreateItem(attachment=1, item=again))) == "bad_event"
+
+
+@rule("J7")
+def test_a_call_without_a_name_is_given_one() -> None:
+    world = World()
+    made = [
+        only(world.item(FunctionCall(id=f"c{n}", call_id="", name="f", arguments="")), ev.ItemCreated)
+        for n in range(3)
+    ]
+    names = [event.item.call_id for event in made if isinstance(event.item, FunctionCall)]
+    assert len(set(names)) == 3
+    assert all(name.startswith("call_") and len(name) == 37 for name in names)
+    assert kinds(world.item(output(names[0]))) == ["ItemCreated"]

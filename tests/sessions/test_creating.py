@@ -11,6 +11,7 @@ from antiphon.events.audio import AudioFormat
 from antiphon.events.config import ConfigPatch
 from antiphon.events.items import AudioPart, FunctionCall, FunctionOutput, ItemReference, Message, TextPart
 from antiphon.sessions import core
+from antiphon.sessions.view import prompt
 
 from tests.rules import rule
 from tests.sessions.world import World, capable, error, kinds, only
@@ -470,3 +471,51 @@ def test_a_call_of_an_aside_may_be_cut() -> None:
     assert ended.count == 4
     assert ended.cut is not None
     assert ended.cut.id not in world.session.conversation.entries
+
+
+@rule("G5", "P17")
+def test_one_that_is_open_is_followed_however_many_come_after_it() -> None:
+    world = World(plugin="echo")
+    first = only(world.respond(ASIDE), ev.ResponseCreated)
+    world.produce("x", 20, first.request)
+    world.call(request=first.request, final=False)
+    for _ in range(20):
+        aside = only(world.respond(ASIDE), ev.ResponseCreated)
+        world.produce("x", 20, aside.request)
+        world.finish(aside.request)
+        world.release()
+    assert len(world.session.asides) == 16
+    assert first.head.id in world.session.asides
+    ended = only(world.finish(first.request), ev.ResponseEnded)
+    assert ended.item is not None
+
+
+@rule("G6", "J1")
+def test_an_item_that_was_deleted_after_it_was_referred_to_is_left_out() -> None:
+    world = World(plugin="echo", auto=True)
+    world.append(20)
+    world.say("Forget this.", item_id="gone")
+    world.say("Read this.", item_id="kept")
+    named = (ItemReference("gone"), ItemReference("kept"))
+    assert kinds(world.respond(cmd.ResponseOptions(input=named))) == ["OptionsReserved"]
+    world.do(cmd.DeleteItem(attachment=1, item_id="gone"))
+    given = prompt(world.session, named)
+    assert [item.id for item in given] == ["kept"]
+
+
+@rule("G6", "L1")
+def test_options_for_a_model_that_listens_are_dropped_when_it_stops_listening() -> None:
+    world = World(plugin="echo", auto=True)
+    world.append(20)
+    world.do(cmd.StageAccepted(request=world.resident, operation=1))
+    world.say("Forget this.", item_id="gone")
+    world.respond(cmd.ResponseOptions(input=(ItemReference("gone"),)))
+    world.do(cmd.DeleteItem(attachment=1, item_id="gone"))
+    world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(instructions="Be brief.")))
+    assert world.session.reserved is not None
+    world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(auto_response=False)))
+    assert world.session.reserved is None
+    world.say("Hello?")
+    events = world.respond()
+    assert only(events, ev.ResponseCreated).options == cmd.ResponseOptions()
+    world.effects(events)

@@ -10,6 +10,7 @@ from antiphon.events import ids
 from antiphon.events.context import ContextTurn
 from antiphon.events.items import Message
 from antiphon.sessions import core
+from antiphon.sessions.state import KEPT_PLAYOUTS
 from antiphon.sessions.view import next_deadline
 
 from tests.rules import rule
@@ -403,3 +404,72 @@ def test_conversation_items_know_nothing_of_it() -> None:
     entries = world.session.conversation.entries.values()
     assert not [entry for entry in entries if isinstance(entry.item, Message) and entry.item.role == "assistant"]
     assert msgspec.to_builtins(world.session.context[0])["user"] == "Hello?"
+
+
+@rule("H3", "G6")
+def test_a_client_may_ask_for_an_answer_to_a_turn_beside_one_that_leaves_room() -> None:
+    world = World(capabilities=CONCURRENT)
+    turn(world)
+    world.say("And this?")
+    assert error(world.respond()) == "response_already_active"  # the gate is shut
+    open_gate(world)
+    assert kinds(world.respond()) == ["ResponseDrains", "ResponseCreated", "RequestSubmitted"]
+
+
+@rule("H11", "J10")
+@pytest.mark.parametrize("older_first", [True, False])
+def test_calls_of_a_drain_and_of_the_newer_answer_are_awaited_together(older_first: bool) -> None:
+    world = World(capabilities=CONCURRENT, auto=True)
+    first = only(turn(world), ev.ResponseCreated).request
+    world.call(call_id="forgotten", request=first)
+    world.finish(first)
+    first = only(turn(world), ev.ResponseCreated).request
+    open_gate(world)
+    second = only(turn(world), ev.ResponseCreated).request
+    world.call(call_id="one", request=first)
+    world.call(call_id="two", request=second)
+    for request in (first, second) if older_first else (second, first):
+        world.finish(request)
+    assert sorted(world.session.turn.awaited) == ["one", "two"]
+    assert kinds(world.give_output("two")) == ["ItemCreated"]
+    assert "ResponseCreated" in kinds(world.give_output("one"))
+
+
+@rule("I14")
+def test_an_answer_that_drains_is_followed_however_many_come_after_it() -> None:
+    world = World(capabilities=CONCURRENT, policy="commit_all_on_done")
+    first = only(turn(world), ev.ResponseCreated)
+    world.produce("One, ", 100_000)
+    open_gate(world)
+    for _ in range(KEPT_PLAYOUTS + 2):
+        world.say("Next.")
+        newer = only(world.respond(), ev.ResponseCreated)
+        world.produce("x", 20, newer.request)
+        world.finish(newer.request)
+        world.release()
+    assert len(world.session.playouts) == KEPT_PLAYOUTS
+    assert only(world.produce("two.", 100, first.request), ev.AudioDelta).response_id == first.head.id
+    assert only(world.finish(first.request), ev.ResponseEnded).text == "One, two."
+
+
+@rule("I14")
+def test_no_answer_that_is_open_is_let_go_even_if_all_are() -> None:
+    world = World(capabilities=CONCURRENT)
+    requests: list[str] = []
+    for number in range(KEPT_PLAYOUTS + 2):
+        requests.append(only(turn(world, 3), ev.ResponseCreated).request)
+        world.produce("x", 20)
+        open_gate(world)
+        assert len(world.session.playouts) == number + 1
+    for request in requests:
+        world.produce("y", 20, request)
+        world.finish(request)
+
+
+@rule("P6", "G23")
+def test_a_restart_says_of_every_answer_that_it_failed() -> None:
+    world, one, _, two, _ = overlapping()
+    events = world.restart()
+    told = [event for event in events if isinstance(event, ev.ErrorReported | ev.ResponseEnded)]
+    assert [type(event).__name__ for event in told] == ["ErrorReported", "ResponseEnded"] * 2
+    assert [event.head.id for event in told if isinstance(event, ev.ResponseEnded)] == [one, two]

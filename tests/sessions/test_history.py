@@ -612,3 +612,20 @@ def test_a_restored_item_is_no_output_of_ours_and_cannot_be_truncated(part: Text
     refused = world.truncate("item_resp_old", 0)
     assert error(refused) == "bad_event"
     assert world.heard() == ["I said this."]
+
+
+@rule("I3", "I20")
+def test_marks_of_a_long_answer_are_kept_in_place() -> None:
+    """Their cost does not grow with what was said before."""
+    world = World()
+    world.begin()
+    world.produce("word ", 100, marks=(TextMark(5, 100),))
+    (playout,) = world.session.playouts.values()
+    kept = playout.marks
+    for number in range(2, 50):
+        world.produce("word ", 100, marks=(TextMark(5 * number, 100 * number),))
+    assert world.session.playouts[playout.response_id].marks is kept
+    assert kept == [TextMark(5 * number, 100 * number) for number in range(1, 50)]
+    world.wait(250)
+    world.cancel()
+    assert world.heard() == ["word word"]

@@ -237,3 +237,25 @@ def test_a20_an_update_moves_no_generation_of_the_lease_and_a_refused_resume_non
     world.resume()
     world.close()
     assert (world.session.lease.generation, world.session.lease.attachment) == (2, 2)
+
+
+@rule("A9")
+def test_names_that_a_client_takes_in_advance_are_stepped_over_once() -> None:
+    world = World()
+    for number in (*range(8, 1, -1), 1):
+        world.say("Mine.", item_id=ids.item_id("duplex-1", number))
+    for number in (2, 1):
+        world.say("Mine.", item_id=ids.assistant_item_id(ids.response_id("duplex-1", number)))
+    assert (world.session.counters.items, world.session.counters.responses) == (8, 2)
+    assert only(world.say("Yours."), ev.ItemCreated).item.id == ids.item_id("duplex-1", 9)
+    assert only(world.respond(), ev.ResponseCreated).head.id == ids.response_id("duplex-1", 3)
+
+
+@rule("A9")
+def test_a_name_that_was_taken_behind_one_that_is_promised_is_stepped_over() -> None:
+    world = World()
+    world.say("Mine.", item_id=ids.item_id("duplex-1", 2))
+    promised = only(world.append(20), ev.SpeechStarted).item_id
+    assert promised == ids.item_id("duplex-1", 1)
+    assert only(world.say("Yours."), ev.ItemCreated).item.id == ids.item_id("duplex-1", 3)
+    assert only(world.commit(), ev.ItemCreated).item.id == promised

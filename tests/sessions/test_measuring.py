@@ -7,7 +7,7 @@ from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.config import ConfigPatch
 from antiphon.events.metrics import StageCost, Usage
-from antiphon.sessions.measuring import added, folded, spent
+from antiphon.sessions.measuring import KEPT_INTERVALS, added, folded, spent
 
 from tests.rules import rule
 from tests.sessions.world import World, kinds, only
@@ -226,3 +226,27 @@ def test_a_model_that_listens_is_measured_from_the_unit_before_its_first_output(
     latency = only(world.finish(world.resident), ev.ResponseEnded).latency
     assert (latency.first_text_ms, latency.first_audio_ms) == (70, 70)
     assert latency.since == "the unit was handed over"
+@rule("G11", "K26")
+def test_a_delta_shows_means_and_the_end_shows_the_lists() -> None:
+    world = World()
+    world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(extras={"return_stage_metrics": "true"})))
+    world.begin()
+    measure(world, StageCost(stage="llm", outputs=1, token_intervals_ms=(1.0, 3.0), output_intervals_ms=(80.0,)))
+    assert only(world.produce("Well.", 100), ev.AudioDelta).costs == (
+        StageCost(stage="llm", outputs=1, token_interval_ms=2.0, output_interval_ms=80.0),
+    )
+    (whole,) = only(world.finish(), ev.ResponseEnded).costs
+    assert (whole.token_intervals_ms, whole.token_interval_ms) == ((1.0, 3.0), 0.0)
+
+
+@rule("K25", "K26")
+def test_what_a_listening_model_measures_is_bounded() -> None:
+    world = World(plugin="echo", auto=True)
+    world.append()
+    sizes: list[int] = []
+    for number in range(12):
+        measure(world, StageCost(stage="llm", outputs=1, output_intervals_ms=(float(number),) * 400))
+        sizes.append(len(world.session.costs[0].output_intervals_ms))
+    assert sizes[3:] == [KEPT_INTERVALS] * 9
+    assert world.session.costs[0].output_intervals_ms[-1] == 11.0
+    assert world.session.costs[0].outputs == 12

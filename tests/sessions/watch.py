@@ -389,9 +389,11 @@ class Watch(Struct):
         if ev.InputDiscarded in kinds:
             assert decided or session.dialect != "duplex", "F16"
             assert session.input.position == session.input.start or ev.HoldEnded in kinds, "F16"
-        if any(isinstance(event, ev.InputCommitted) and event.overlap_ack for event in transaction.events):
-            assert session.dialect == "duplex", "WIRE 6.5"
-            assert ev.ItemCreated not in kinds, "F19"
+        made = {event.item.id for event in transaction.events if isinstance(event, ev.ItemCreated)}
+        for event in transaction.events:
+            if isinstance(event, ev.InputCommitted) and event.overlap_ack:
+                assert session.dialect == "duplex", "WIRE 6.5"
+                assert event.item_id not in made, "F19"
         assert 0 <= turn.deferred <= max(turn.unanswered, 0), "F21"
         if session.phase == "open" and turn.deferred and session.lease.attached:
             answered = session.response is not None
