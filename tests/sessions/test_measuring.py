@@ -226,6 +226,8 @@ def test_a_model_that_listens_is_measured_from_the_unit_before_its_first_output(
     latency = only(world.finish(world.resident), ev.ResponseEnded).latency
     assert (latency.first_text_ms, latency.first_audio_ms) == (70, 70)
     assert latency.since == "the unit was handed over"
+
+
 @rule("G11", "K26")
 def test_a_delta_shows_means_and_the_end_shows_the_lists() -> None:
     world = World()
