@@ -462,6 +462,73 @@ class SessionMachine(RuleBasedStateMachine):
             world.now = max(world.now, due)
             self.give(cmd.Tick())
 
+    @rule(count=st.sampled_from([1, 4, 20]), first_ends=st.booleans(), ms=st.sampled_from([0, 20]))
+    @precondition(connected)
+    def ask_beside(self, count: int, first_ends: bool, ms: int) -> None:
+        """Ask for answers out of band, more than are followed; the first may outlive the others."""
+        world = self.world
+        options = cmd.ResponseOptions(remember=False, instructions="x")
+        made: list[str] = []
+        for number in range(count):
+            created = self.give(cmd.CreateResponse(attachment=world.attachment, options=options))
+            made += [event.request for event in created if isinstance(event, ev.ResponseCreated)]
+            if made:
+                self.give(cmd.StageProduced(request=made[-1], text="x", size=OUT.bytes_for(ms)))
+            if made and (number > 0 or first_ends):
+                self.give(cmd.StageFinished(request=made[-1]))
+                self.give(cmd.StageReleased(request=made[-1]))
+        if made:
+            self.give(cmd.StageProduced(request=made[0], text="y", size=OUT.bytes_for(ms)))
+
+    @rule(
+        data=st.data(),
+        count=st.integers(1, 3),
+        ms=st.sampled_from([0, 3_000]),
+        kind=st.sampled_from([None, cmd.ClearInput, cmd.CancelInput, cmd.BargeIn, cmd.ClearOutput, cmd.DeleteItem]),
+        late=st.booleans(),
+    )
+    @precondition(connected)
+    def use_tools(
+        self, data: st.DataObject, count: int, ms: int, kind: type[cmd.ClientCommand] | None, late: bool
+    ) -> None:
+        """Let an answer call for something, give the outputs, and stop or forget something in between."""
+        world = self.world
+        self.talk(True, 1, ms, False)
+        request = None if world.session.response is None else world.session.response.request
+        if request is None:
+            return
+        for index in range(count):
+            self.give(cmd.StageCalled(request=request, index=index, name="look", arguments="{}", final=True))
+        self.give(cmd.StageFinished(request=request))
+        calls = list(world.session.turn.awaited)
+        for call_id in calls[1:] if kind is cmd.DeleteItem else calls:
+            output = FunctionOutput(id="", call_id=call_id, output="1")
+            self.give(cmd.CreateItem(attachment=world.attachment, item=output))
+        if kind is cmd.DeleteItem:
+            entries = world.session.conversation.entries.values()
+            named = [e.item.id for e in entries if isinstance(e.item, FunctionCall) and e.item.call_id in calls[:1]]
+            for item_id in named:
+                self.give(cmd.DeleteItem(attachment=world.attachment, item_id=item_id))
+        elif kind is not None:
+            self.give(kind(attachment=world.attachment))  # type: ignore[arg-type]
+        if late:
+            world.wait(ms)
+        self.give(cmd.CreateResponse(**self.sent(data.draw)))
+
+    @rule(data=st.data(), listens=st.booleans(), forgets=st.booleans())
+    @precondition(has_items)
+    def refer_and_forget(self, data: st.DataObject, listens: bool, forgets: bool) -> None:
+        """Ask for an answer to an item, delete it, and perhaps change who decides when to answer."""
+        world = self.world
+        attachment = world.attachment
+        item_id = data.draw(st.sampled_from(world.session.conversation.order))
+        options = cmd.ResponseOptions(input=(ItemReference(item_id),))
+        self.give(cmd.CreateResponse(attachment=attachment, options=options))
+        if forgets:
+            self.give(cmd.DeleteItem(attachment=attachment, item_id=item_id))
+        self.give(cmd.UpdateSession(attachment=attachment, patch=ConfigPatch(auto_response=listens)))
+        self.talk(True, 1, 300, data.draw(st.booleans()))
+
     def hear(self, pieces: int, ms: int, ends: bool) -> None:
         """Let the stage work on what it was given last."""
         live = [name for name, known in self.world.session.requests.items() if known.phase != "leaving"]

@@ -50,6 +50,7 @@ class Before(Struct, frozen=True):
     attachment: int
     attached: bool
     responses: int
+    absorbs: bool
     order: tuple[str, ...]
     config: SessionConfig
     config_generation: int
@@ -69,6 +70,7 @@ def look(session: core.Session) -> Before:
         attachment=session.lease.attachment,
         attached=session.lease.attached,
         responses=session.counters.responses,
+        absorbs=session.turn.absorbs,
         order=tuple(session.conversation.order),
         config=session.config,
         config_generation=session.config_generation,
@@ -91,6 +93,8 @@ class Watch(Struct):
     retained: int = 0
     responses: dict[str, Spoken] = field(default_factory=dict[str, Spoken])
     ended: str | None = None
+    given: bool = False
+    """The answer that a client's next request would be absorbed by was given."""
     first_detach: int | None = None
     grace_end: int | None = None
     steps: int = 0
@@ -110,6 +114,7 @@ class Watch(Struct):
         self._input(session, transaction)
         self.units.step(session, transaction)
         self._overlap(before, session, transaction)
+        self._absorbing(before, session, transaction)
         self._refusal(before, session, transaction)
         self._codes(transaction)
         self._conversation(session)
@@ -388,7 +393,8 @@ class Watch(Struct):
             assert event.overlap_ms >= 0
         if ev.InputDiscarded in kinds:
             assert decided or session.dialect != "duplex", "F16"
-            assert session.input.position == session.input.start or ev.HoldEnded in kinds, "F16"
+            more = ev.HoldEnded in kinds or kinds[-1] is not ev.InputDiscarded  # of the same append, maybe
+            assert session.input.position == session.input.start or more, "F16"
         made = {event.item.id for event in transaction.events if isinstance(event, ev.ItemCreated)}
         for event in transaction.events:
             if isinstance(event, ev.InputCommitted) and event.overlap_ack:
@@ -400,6 +406,23 @@ class Watch(Struct):
             assert answered or waits_until(session) is not None, "P37: a turn waits for ever"
         if ev.ResponseEnded in kinds and turn.deferred and ev.HoldEnded not in kinds:
             assert core.load(before.data).turn.deferred, "F23"
+
+    def _absorbing(self, before: Before, session: core.Session, transaction: Transaction) -> None:
+        """A request is absorbed only by an answer that was given, or is due (WIRE 7.4)."""
+        created = any(
+            isinstance(event, ev.ResponseCreated) and event.head.conversation_id is not None
+            for event in transaction.events
+        )
+        if session.turn.absorbs and not before.absorbs:
+            self.given = False
+        self.given = self.given or created
+        if session.turn.absorbs and not session.auto and session.phase == "open":
+            assert self.given or session.turn.deferred, "WIRE 7.4: absorbed, and never answered"
+        assert session.reserved is None or session.auto, "G6: options wait for a response that nobody opens"
+        followed = session.playouts.keys() | session.asides.keys()
+        for response in session.open_responses:
+            if response.phase == "speaking":
+                assert response.head.id in followed, "I14: what is heard of an open answer is not followed"
 
     # -- P32 -------------------------------------------------------------------------------------------------
 

@@ -221,7 +221,7 @@ class WatchWork(Struct):
         going, known = stream.continuation, before.requests.get(event.request)
         assert known is not None, "P26: for nobody"
         assert known.phase in LIVE, "P26: for a request that has ended"
-        assert not stream.queue or stream.in_flight, "P26: sound waits"
+        assert not (before.auto and stream.queue) or stream.in_flight, "P26: sound waits"
         assert going is not None, "P26: nothing was planned"
         assert going.request == event.request, "P26: planned for another request"
         count, last = self.silences.get(going.owner, (0, None))
