@@ -11,10 +11,13 @@ from .feeding import live
 def stage_gate_opened(draft: Draft, report: cmd.StageGateOpened) -> None:
     """Let the next turn begin, for a model that can; one that waits begins now (H1-H3).
 
-    A gate of an answer that is not the active one is history: the next turn has begun already.
+    A gate of an answer that is not the active one is history: the next turn has begun already. A resident request
+    leaves no room: it makes one answer at a time (H5).
     """
     session = draft.session
-    if not session.capabilities.supports_concurrent_turn_requests or live(session, report.request) is None:
+    known = live(session, report.request)
+    able = session.capabilities.supports_concurrent_turn_requests
+    if not able or known is None or known.response_id is None:
         return
     active = session.response
     if active is None or active.request != report.request or session.turn.gate is not None:

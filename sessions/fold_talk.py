@@ -25,9 +25,8 @@ def item_created(session: Session, event: ev.ItemCreated) -> None:
     session.started = True
     insert(session, item, event.previous_item_id)
     fold_units.written(session, item)
-    for part in pieces(item):
-        if part.ref is not None:
-            session.conversation.attached = max(session.conversation.attached, part.ref.end)
+    ends = [part.ref.end for part in pieces(item) if part.ref is not None]
+    session.conversation.attached = max(session.conversation.attached, *ends, 0)
     if counts(item):
         session.turn.unanswered += 1
         output_given(session, item)

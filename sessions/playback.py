@@ -180,12 +180,10 @@ def blocks(session: Session, now: int) -> bool:
 def waits_until(session: Session) -> int | None:
     """Return the session time at which a deferred turn is answered if nothing else happens (F22); None: never.
 
-    A running answer ends by itself; only playback needs a clock.
+    A running answer ends by itself; only playback that is acknowledged needs a clock (`blocks`).
     """
     if not session.turn.deferred or session.response is not None:
         return None
-    if session.config.playback_policy != "ack_only":
-        return session.now
     ends = [plays_until(playout) for playout in _blocking(session)]
     return None if None in ends else max((end for end in ends if end is not None), default=session.now)
 

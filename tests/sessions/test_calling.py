@@ -389,3 +389,21 @@ def test_a_name_for_a_call_that_a_client_has_taken_is_not_given_again() -> None:
     world.begin()
     call = only(world.call(), ev.CallEnded).item
     assert call.call_id not in (taken, "")
+
+
+def test_a_call_may_begin_before_its_arguments_do() -> None:
+    world = World()
+    world.begin()
+    assert kinds(world.call(arguments="", final=False)) == ["CallStarted"]
+    assert kinds(world.call(arguments="{}")) == ["CallDelta", "CallEnded"]
+
+
+@rule("N13")
+def test_only_sound_of_the_user_is_given_words() -> None:
+    world = World()
+    world.say("Hello.", item_id="written")
+    world.begin()
+    world.produce("Hm.", 100)
+    for item_id in ("written", world.session.conversation.order[-1]):
+        heard = cmd.StageTranscribed(request=world.request, item_id=item_id, text="Words.", final=True)
+        assert world.do(heard) == []

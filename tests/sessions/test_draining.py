@@ -473,3 +473,13 @@ def test_a_restart_says_of_every_answer_that_it_failed() -> None:
     told = [event for event in events if isinstance(event, ev.ErrorReported | ev.ResponseEnded)]
     assert [type(event).__name__ for event in told] == ["ErrorReported", "ResponseEnded"] * 2
     assert [event.head.id for event in told if isinstance(event, ev.ResponseEnded)] == [one, two]
+
+
+@rule("H1", "H5")
+def test_a_request_that_listens_leaves_no_room_for_another_answer() -> None:
+    able = capable(core.REGISTRY["echo"].capabilities, supports_concurrent_turn_requests=True)
+    world = World(plugin="echo", capabilities=able)
+    turn(world)
+    world.accept()
+    assert open_gate(world, world.resident) == []
+    assert kinds(turn(world))[-1] == "AnswerDeferred"
