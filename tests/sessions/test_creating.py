@@ -506,10 +506,10 @@ def test_an_item_that_was_deleted_after_it_was_referred_to_is_left_out() -> None
 @rule("G6", "L1")
 def test_options_for_a_model_that_listens_are_dropped_when_it_stops_listening() -> None:
     world = World(plugin="echo", auto=True)
-    world.append(20)
-    world.do(cmd.StageAccepted(request=world.resident, operation=1))
     world.say("Forget this.", item_id="gone")
+    world.append(20)
     world.respond(cmd.ResponseOptions(input=(ItemReference("gone"),)))
+    world.accept()
     world.do(cmd.DeleteItem(attachment=1, item_id="gone"))
     world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(instructions="Be brief.")))
     assert world.session.reserved is not None
