@@ -47,14 +47,14 @@ def _hand_over(draft: Draft, before: Session, head: ev.ResponseHead, request: st
     if before.resident and not response.aside:
         hand_over_turn(draft, response, seeded=before.turn.seeded)
         return
-    groups = () if response.aside else before.input.stream.groups
+    groups = [] if response.aside else before.input.stream.groups
     draft.emit(
         ev.RequestSubmitted(
             request=request,
             response_id=head.id,
             epoch=before.epoch,
             turn=before.turn.turn,
-            frames=tuple(ref for group in groups for ref in group),
+            frames=draft.plugins[before.plugin].pictures(groups),
         )
     )
 

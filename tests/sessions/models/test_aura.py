@@ -4,6 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antiphon.events import effects as fx
+from antiphon.events import events as ev
 from antiphon.events.audio import SampleRef
 from antiphon.events.context import ContextTurn
 from antiphon.sessions.models.aura_context import MOST_CLIPS, MOST_TURNS, bounded, remembered
@@ -11,7 +13,7 @@ from antiphon.sessions.plugins import AURA
 
 from tests.rules import rule
 from tests.sessions.models.configs import VOICE, Refused, changed, config, opening, options, refused
-from tests.sessions.world import World, error
+from tests.sessions.world import World, error, only
 
 CLIP = (SampleRef("in", 0, 2),)
 
@@ -89,6 +91,19 @@ def test_the_last_two_pictures_of_the_newest_append_that_had_any() -> None:
     assert AURA.pictures([(one, two), (three, four, five), ()]) == (four, five)
     assert AURA.pictures([(one, two), (three,)]) == (three, three)
     assert AURA.pictures([]) == AURA.pictures([()]) == ()
+
+
+@rule("N52", "E22")
+def test_a_turn_is_given_the_pictures_that_the_model_looks_at_and_keeps_none() -> None:
+    world = World(plugin="aura")
+    world.append(10, pictures=(10, 20))
+    world.append(10, pictures=(30,))
+    events = world.commit(create_response=True)
+    submitted = only(events, ev.RequestSubmitted)
+    assert submitted.frames == (SampleRef("img", 30, 30), SampleRef("img", 30, 30)), "one picture is doubled"
+    (effect,) = [effect for effect in world.effects(events) if isinstance(effect, fx.SubmitToStage)]
+    assert effect.payload.frames == submitted.frames
+    assert world.session.input.reserved == 0
 
 
 # -- memory --------------------------------------------------------------------------------------------------
