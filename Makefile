@@ -51,6 +51,8 @@ ifeq ($(strip $(ARGS)),)
 	@$(BIN)/python -m coverage report
 	@echo '-- everything else'
 	@$(BIN)/python -m pytest --ignore tests/events --ignore tests/sessions
+	@echo '-- the table of rules'
+	@$(BIN)/python -m tests.rules --check
 else
 	@$(BIN)/python -m pytest $(ARGS)
 endif

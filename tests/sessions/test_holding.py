@@ -4,9 +4,10 @@ import pytest
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
-from antiphon.events.audio import SampleRef
+from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.config import ConfigPatch, Limits
 from antiphon.events.items import AudioPart, FunctionCall, FunctionOutput, Message
+from antiphon.sessions import core
 
 from tests.rules import rule
 from tests.sessions.test_units import UNIT, able, listening, places, turns, units
@@ -367,3 +368,20 @@ def test_the_first_word_of_a_new_connection_may_cut_in() -> None:
         "InputCommitted",
         "Interrupted",
     ]
+
+
+@rule("E38", "L1")
+def test_what_comes_behind_updates_that_wait_is_meant_as_they_say() -> None:
+    world = listening()
+    world.append(7)
+    assert core.upcoming(world.session, world.plugins) == world.session.config
+    world.do(update("a", "Be brief."))
+    world.do(commit("b"))
+    faster = ConfigPatch(speed=1.25)
+    world.do(cmd.UpdateSession(attachment=1, event_id="c", patch=faster))
+    nobody = ConfigPatch(input_format=AudioFormat("wav", 24_000))
+    world.do(cmd.UpdateSession(attachment=1, event_id="d", patch=nobody))
+    coming = core.upcoming(world.session, world.plugins)
+    assert (coming.instructions, coming.speed) == ("Be brief.", 1.25)
+    assert coming.input_format == world.session.config.input_format, "one that no session can have is passed over"
+    assert world.session.config.instructions == ""
