@@ -208,11 +208,13 @@ def _nothing(pad: int, *, final: bool, force_listen: bool = False) -> Cut:
 # -- what the stage says -------------------------------------------------------------------------------------
 
 
-def accept(draft: Draft, session: Session, operation: int | None) -> None:
-    """Note that the stage has all units up to `operation`; `session` is the state before the decision."""
+def accept(draft: Draft, session: Session, request: str, operation: int | None) -> None:
+    """Note that the stage has all units of `request` up to `operation`; `session` is as it was before."""
     flying = session.input.stream.in_flight
     if operation is None or not flying or flying[0].taken.operation > operation:
         return
+    if flying[0].taken.request != request:
+        return  # the units of another one
     done = max(unit.taken.operation for unit in flying if unit.taken.operation <= operation)
     draft.emit(ev.UnitsAccepted(operation=done))
 

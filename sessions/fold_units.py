@@ -115,7 +115,7 @@ def unit_taken(session: Session, event: ev.UnitTaken) -> None:
     _take(stream.queue, sum(ref.size for ref in event.refs))
     if event.frames:
         del stream.groups[0]
-    if event.final and not (session.auto and event.response_id is not None):
+    if event.final and not stream.queue and not (session.auto and event.response_id is not None):
         stream.groups.clear()  # there is no unit left that they could go with (E22)
     going = stream.continuation
     if going is not None:

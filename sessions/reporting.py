@@ -19,7 +19,7 @@ def stage_accepted(draft: Draft, report: cmd.StageAccepted) -> None:
         return
     if known.phase == "submitted":
         draft.emit(ev.RequestAccepted(request=report.request))
-    accept(draft, session, report.operation)
+    accept(draft, session, report.request, report.operation)
 
 
 def stage_transcribed(draft: Draft, report: cmd.StageTranscribed) -> None:

@@ -25,7 +25,7 @@ def segment_finished(draft: Draft, report: cmd.StageSegmentFinished) -> None:
     known = live(session, report.request)
     if known is None:
         return
-    accept(draft, session, report.operation)
+    accept(draft, session, report.request, report.operation)
     note(draft, report.request, report.costs, report.usage)
     session = draft.session
     response = session.served_by(report.request)
@@ -89,9 +89,9 @@ def _in_answer(draft: Draft, session: Session, response: Response, report: cmd.S
         yield_turn(draft, response, report.reason or MODEL_LISTENS)
     elif continuing.left(draft) > 0:
         continuing.offer(draft, report.request)
-    elif session.auto:
-        yield_turn(draft, response, LIMIT, model=False)
-    elif report.decision == "listen":
+    elif session.auto or report.decision == "speak":
+        yield_turn(draft, response, LIMIT, model=False)  # nothing else would ever end it (P37)
+    else:
         yield_turn(draft, response, report.reason or MODEL_LISTENS)
 
 

@@ -263,15 +263,16 @@ def test_in_a_session_of_turns_nothing_more_is_offered_and_nothing_told() -> Non
 
 
 @rule("G14", "G25", "G26")
-def test_in_a_session_of_turns_a_model_that_has_had_its_time_may_only_listen() -> None:
+@pytest.mark.parametrize("decision", ["speak", "listen"])
+def test_in_a_session_of_turns_a_model_that_has_had_its_time_has_answered(decision: cmd.Decision) -> None:
     world = listening()
     head = only(speak(world), ev.ResponseCreated).head
     world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(auto_response=False)))
     exhaust(world, 8)
-    assert decide(world, "speak") == []  # nothing more is offered
-    events = decide(world, "listen")
+    events = decide(world, decision)
     assert kinds(events) == ["ListenDecided", "ResponseEnded"]
-    assert only(events, ev.ListenDecided).response_id == head.id
+    told = only(events, ev.ListenDecided)
+    assert (told.response_id, told.model) == (head.id, decision == "listen")
 
 
 # -- whose turn an output is ---------------------------------------------------------------------------------

@@ -738,3 +738,30 @@ def test_the_end_of_a_request_voids_nothing_of_what_it_said() -> None:
     assert (world.session.epoch, world.session.turn.voided) == (1, 0)
     world.barge_in()
     assert (world.session.epoch, world.session.turn.voided) == (2, 2)
+
+
+@rule("E22", "E20")
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_pictures_behind_a_final_unit_that_came_back_are_given_again(count: int) -> None:
+    world = listening()
+    world.append(5)
+    world.accept()
+    world.append(1)
+    world.commit()
+    for index in range(count):
+        world.append(5, pictures=(50 + index,))
+    events = units(world.lose(world.resident))
+    assert [unit.final for unit in events] == [True, *[False] * count]
+    assert [ref.size for unit in events for ref in unit.frames] == list(range(50, 50 + count))
+
+
+@rule("E24", "A10")
+def test_only_the_request_that_has_units_accepts_them() -> None:
+    world = turns()
+    world.append(5)
+    world.commit(create_response=True)
+    listening = world.resident
+    world.respond(cmd.ResponseOptions(remember=False))
+    (aside,) = [name for name in world.session.requests if name != listening]
+    assert "UnitsAccepted" not in kinds(world.do(cmd.StageAccepted(request=aside, operation=1)))
+    assert kinds(world.accept()) == ["RequestAccepted", "UnitsAccepted"]
