@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 
-from antiphon.engine.attachment import Attachment
 from antiphon.engine.errors import Refused
 from antiphon.engine.hub import Hub
 from antiphon.engine.ingress import AppendRequest
@@ -27,27 +26,10 @@ from antiphon.events.events import (
 from antiphon.events.log import Unavailable
 from antiphon.stages.scripted import Deaf, Hang, ScriptedStage
 
-from .worlds import World, ask, opening, settle, world
+from .worlds import ONE, World, ask, code_of, opening, resumption, settle, world
 from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
-
-ONE = HubSettings(max_sessions=1, shutdown_ms=200)
-
-
-def resumption(attachment: Attachment, control_id: str = "resume", last_number: int = 0) -> Resumption:
-    return Resumption(
-        session=attachment.session,
-        token=attachment.token or "",
-        control_id=control_id,
-        last_number=last_number,
-    )
-
-
-async def code_of(request: Awaitable[object]) -> str:
-    with pytest.raises(Refused) as refused:
-        await request
-    return refused.value.code
 
 
 def life(events: list[object]) -> list[str]:

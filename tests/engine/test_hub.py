@@ -38,27 +38,10 @@ from antiphon.stages.base import AnyMessage, Report, StageUnavailable
 from antiphon.stages.echo import EchoStage
 from antiphon.stages.scripted import Deaf, Hang, ScriptedStage
 
-from .worlds import World, ask, opening, settle, world
+from .worlds import ONE, World, ask, code_of, opening, resumption, settle, world
 from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
-
-ONE = HubSettings(max_sessions=1, shutdown_ms=200)
-
-
-def resumption(attachment: Attachment, control_id: str = "resume", last_number: int = 0) -> Resumption:
-    return Resumption(
-        session=attachment.session,
-        token=attachment.token or "",
-        control_id=control_id,
-        last_number=last_number,
-    )
-
-
-async def code_of(request: Awaitable[object]) -> str:
-    with pytest.raises(Refused) as refused:
-        await request
-    return refused.value.code
 
 
 def close(attachment: Attachment) -> None:

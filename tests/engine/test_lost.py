@@ -7,17 +7,13 @@ import anyio
 import pytest
 
 from antiphon.engine.attachment import Attachment
-from antiphon.engine.opening import Resumption
-from antiphon.engine.settings import HubSettings
 from antiphon.events.commands import Heartbeat, StageLost, StartRunner
 from antiphon.events.log import Unavailable
 from antiphon.stages.scripted import Hang, Say, ScriptedStage
 
-from .worlds import World, ask, opening, settle, world
+from .worlds import ONE, World, ask, opening, resumption, settle, world
 
 pytestmark = pytest.mark.anyio
-
-ONE = HubSettings(max_sessions=1, shutdown_ms=200)
 
 
 @asynccontextmanager
@@ -35,10 +31,6 @@ async def lost(stage: ScriptedStage | None = None) -> AsyncIterator[tuple[World,
         assert attachment.ended == "failed"
         assert (here.hub.statistics().live, here.hub.statistics().admitted) == (0, 1), "it keeps its slot"
         yield here, attachment
-
-
-def resumption(attachment: Attachment, control_id: str) -> Resumption:
-    return Resumption(session=attachment.session, token=attachment.token or "", control_id=control_id)
 
 
 async def terms(here: World, session: str) -> list[int]:

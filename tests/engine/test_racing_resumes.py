@@ -30,19 +30,10 @@ from antiphon.events.log import Unavailable
 from antiphon.sessions import core
 
 from .links import Link
-from .worlds import World, opening, settle, world
+from .worlds import World, code_of, opening, resumption, settle, world
 from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
-
-
-def resumption(attachment: Attachment, control_id: str, last_number: int = 0) -> Resumption:
-    return Resumption(
-        session=attachment.session,
-        token=attachment.token or "",
-        control_id=control_id,
-        last_number=last_number,
-    )
 
 
 def beat(attachment: Attachment, times: int = 1) -> None:
@@ -138,12 +129,6 @@ async def scene(settings: HubSettings | None = None) -> AsyncIterator[Scene]:
             here.log.release()
             here.log.broken = None
             group.cancel_scope.cancel()
-
-
-async def code_of(request: Awaitable[object]) -> str:
-    with pytest.raises(Refused) as refused:
-        await request
-    return refused.value.code
 
 
 # -- the fourteen rows ---------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import pytest
 
 from antiphon.engine import ingress
 from antiphon.engine.attachment import Attachment
-from antiphon.engine.errors import Refused
 from antiphon.engine.ingress import AppendRequest
 from antiphon.engine.inline import InlineClient
 from antiphon.engine.opening import Opening, Resumption
@@ -37,7 +36,7 @@ from antiphon.events.log import Unavailable
 from antiphon.sessions import core
 from antiphon.stages.scripted import Deaf, Hang, Say, ScriptedStage
 
-from .worlds import Listener, MoodyLog, World, ask, opening, settle, world
+from .worlds import Listener, MoodyLog, World, ask, code_of, opening, settle, world
 from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
@@ -51,12 +50,6 @@ def close(attachment: Attachment, control_id: str = "c") -> None:
 
 def boom(*_: object) -> None:
     raise RuntimeError("a fault of ours")
-
-
-async def code_of(request: Awaitable[object]) -> str:
-    with pytest.raises(Refused) as refused:
-        await request
-    return refused.value.code
 
 
 async def ends(here: World, session: str) -> list[SessionClosed]:

@@ -1,20 +1,22 @@
 """A whole engine for a test: a hub with a moved clock, a log that can be made to fail, a scripted stage."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio.lowlevel
+import pytest
 
 from antiphon.engine.attachment import Attachment
 from antiphon.engine.clock import VirtualClock
+from antiphon.engine.errors import Refused
 from antiphon.engine.host import PipelineHost
 from antiphon.engine.hosts import InlineHost
 from antiphon.engine.hub import Hub
 from antiphon.engine.inline import Heard, InlineClient
 from antiphon.engine.memory_log import MemoryLog
-from antiphon.engine.opening import Opening
+from antiphon.engine.opening import Opening, Resumption
 from antiphon.engine.scoring import ScoringService
 from antiphon.engine.settings import HubSettings
 from antiphon.events.commands import AnyCommand, CreateItem, CreateResponse
@@ -28,6 +30,8 @@ from antiphon.stages.scripted import ScriptedStage
 
 SECRET = b"s" * 32
 ROUNDS = 60
+ONE = HubSettings(max_sessions=1, shutdown_ms=200)
+"""Room for one session."""
 
 
 async def settle(rounds: int = ROUNDS) -> None:
@@ -147,6 +151,23 @@ async def world(
 def opening(control_id: str = "open", **fields: object) -> Opening:
     """An opening of the duplex dialect."""
     return Opening(dialect="duplex", control_id=control_id, **fields)  # type: ignore[arg-type]
+
+
+def resumption(attachment: Attachment, control_id: str = "resume", last_number: int = 0) -> Resumption:
+    """What the client of an attachment sends to come back."""
+    return Resumption(
+        session=attachment.session,
+        token=attachment.token or "",
+        control_id=control_id,
+        last_number=last_number,
+    )
+
+
+async def code_of(request: Awaitable[object]) -> str:
+    """Return the code by which a request is refused."""
+    with pytest.raises(Refused) as refused:
+        await request
+    return refused.value.code
 
 
 def ask(attachment: Attachment, words: str = "Hello?") -> None:
