@@ -84,8 +84,9 @@ def _begin(draft: Draft, report: cmd.StageCalled) -> None:
 
 
 def _call_id(session: Session, wanted: str) -> str:
-    """Return the model's name for a call, or one of ours if it has none or has used it before."""
-    return wanted if wanted and wanted not in call_ids(session) else next_call_id(session)
+    """Return the model's name for a call, or one of ours if it has none or it was used before, deleted or not."""
+    free = wanted and wanted not in session.conversation.called and wanted not in call_ids(session)
+    return wanted if free else next_call_id(session)
 
 
 def last_item(response: Response) -> str | None:

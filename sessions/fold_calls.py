@@ -9,7 +9,7 @@ from .fold_input import count_item
 from .folding import insert, opened, stand_behind
 from .phases import move
 from .playback import finished, history_of
-from .state import Calling, Entry, Session
+from .state import KEPT_CALLS, Calling, Entry, Session, next_call_id
 
 
 def output_ended(session: Session, event: ev.OutputEnded) -> None:
@@ -40,10 +40,22 @@ def call_started(session: Session, event: ev.CallStarted) -> None:
         response.first_text_at = session.now
     item = event.item
     count_item(session, item.id)
+    call_named(session, item.call_id)
     response.calling = Calling(event.output_index, item.id, item.call_id, item.name)
     if not response.aside:
         insert(session, item, event.previous_item_id)
         stand_behind(session, response, event.previous_item_id, item.id)
+
+
+def call_named(session: Session, call_id: str) -> None:
+    """Note the name of a call, which no later one is given: ours are counted, all others remembered."""
+    conversation, counters = session.conversation, session.counters
+    if call_id == next_call_id(session):
+        counters.calls += 1
+    elif call_id not in conversation.called:
+        conversation.called = (*conversation.called, call_id)[-KEPT_CALLS:]
+    while next_call_id(session) in conversation.called:
+        counters.calls += 1
 
 
 def call_delta(session: Session, event: ev.CallDelta) -> None:

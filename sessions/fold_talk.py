@@ -3,12 +3,12 @@
 import msgspec
 
 from antiphon.events import events as ev
-from antiphon.events.items import AudioPart, Message, TextPart, counts, pieces
+from antiphon.events.items import AudioPart, FunctionCall, Message, TextPart, counts, pieces
 from antiphon.events.metrics import Usage
 
 from . import fold_units, phases
 from .cleaning import again, joined
-from .fold_calls import call_deleted, output_given, response_called
+from .fold_calls import call_deleted, call_named, output_given, response_called
 from .fold_input import count_item, drop_deferred, let_go, put_off
 from .folding import insert, opened, stand_behind, step_over
 from .measuring import added, spent
@@ -24,6 +24,8 @@ def item_created(session: Session, event: ev.ItemCreated) -> None:
     count_item(session, item.id)
     session.started = True
     insert(session, item, event.previous_item_id)
+    if isinstance(item, FunctionCall):
+        call_named(session, item.call_id)
     fold_units.written(session, item)
     ends = [part.ref.end for part in pieces(item) if part.ref is not None]
     session.conversation.attached = max(session.conversation.attached, *ends, 0)

@@ -22,7 +22,7 @@ from antiphon.events.metrics import StageCost, Usage
 from .batches import Batches
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 12
+STATE_VERSION = 13
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
@@ -31,6 +31,8 @@ KEPT_PLAYOUTS = 64
 """Answers that are followed although they are not settled; of older ones only the item is left (I14)."""
 KEPT_ASIDES = 16
 """Responses out of band of which what was heard is followed."""
+KEPT_CALLS = 1024
+"""Names of calls that models and clients chose which are remembered, so that none stands for two calls."""
 
 
 class ControlOutcome(Struct, frozen=True):
@@ -372,6 +374,8 @@ class Conversation(Struct):
     entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
     attached: int = 0
     """Bytes of the `item` stream."""
+    called: tuple[str, ...] = ()
+    """Names of calls that models and clients chose, the last ones: they outlive the calls (J10)."""
 
 
 class Request(Struct, frozen=True):
@@ -402,6 +406,7 @@ class Counters(Struct):
 
     items: int = 0
     responses: int = 0
+    calls: int = 0
 
 
 class Closing(Struct, frozen=True):
@@ -529,9 +534,8 @@ def copy(session: Session) -> Session:
     twin.others = {key: _copied(response) for key, response in session.others.items()}
     twin.playouts = {key: _followed(playout) for key, playout in session.playouts.items()}
     twin.asides = {key: _followed(playout) for key, playout in session.asides.items()}
-    twin.conversation = Conversation(
-        list(session.conversation.order), dict(session.conversation.entries), session.conversation.attached
-    )
+    conversation = twin.conversation = _copy.copy(session.conversation)
+    conversation.order, conversation.entries = list(conversation.order), dict(conversation.entries)
     twin.requests = dict(session.requests)
     twin.counters = _copy.copy(session.counters)
     return twin
@@ -566,11 +570,8 @@ def call_ids(session: Session) -> set[str]:
 
 
 def next_call_id(session: Session) -> str:
-    """Return the name of a call that has none; names that a client took are skipped."""
-    used, number = call_ids(session), next_item_number(session)
-    while ids.call_id(session.id, number) in used:
-        number += 1
-    return ids.call_id(session.id, number)
+    """Return the name of a call that has none; the fold steps over names that a client took."""
+    return ids.call_id(session.id, session.counters.calls + 1)
 
 
 def opening_body(dialect: Dialect, plugin: str, config: SessionConfig) -> str:

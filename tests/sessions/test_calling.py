@@ -8,7 +8,9 @@ from antiphon.events import events as ev
 from antiphon.events import ids
 from antiphon.events.items import FunctionCall, FunctionOutput
 from antiphon.sessions.evolve import evolve
+from antiphon.sessions.fold_calls import call_named
 from antiphon.sessions.phases import IllegalTransition
+from antiphon.sessions.state import KEPT_CALLS
 from antiphon.sessions.view import prompt
 
 from tests.rules import rule
@@ -389,6 +391,63 @@ def test_a_name_for_a_call_that_a_client_has_taken_is_not_given_again() -> None:
     world.begin()
     call = only(world.call(), ev.CallEnded).item
     assert call.call_id not in (taken, "")
+
+
+class TestANameStandsForOneCall:
+    """A name outlives its call: an output, or a late event, of the first could be taken for the second's (J10)."""
+
+    def called(self, world: World, name: str) -> FunctionCall:
+        """Let the model ask for a call by this name; return the call."""
+        world.begin()
+        request = world.request
+        world.call(call_id=name)
+        world.finish(request)
+        return calls(world)[-1]
+
+    def delete(self, world: World, call: FunctionCall) -> None:
+        world.do(cmd.DeleteItem(attachment=1, item_id=call.id))
+
+    @rule("J9", "J10")
+    def test_a_model_that_uses_the_name_of_a_deleted_call_gets_another(self) -> None:
+        world = World()
+        first = self.called(world, "call_1")
+        world.give_output("call_1")
+        self.delete(world, first)
+        second = self.called(world, "call_1")
+        assert (first.call_id, second.call_id) == ("call_1", ids.call_id("duplex-1", 1))
+        assert kinds(world.give_output(second.call_id)) == ["ItemCreated"], "the output of the first is not its own"
+        self.delete(world, second)
+        assert self.called(world, "").call_id == ids.call_id("duplex-1", 2)
+
+    def test_one_that_a_client_took_and_deleted_is_not_given(self) -> None:
+        world = World()
+        for number in (1, 3, 2):
+            name = ids.call_id("duplex-1", number)
+            world.item(FunctionCall(id="mine", call_id=name, name="look", arguments="{}"))
+            self.delete(world, calls(world)[-1])
+        assert self.called(world, "").call_id == ids.call_id("duplex-1", 4)
+
+    def test_one_of_an_answer_out_of_band_is_not_given_again(self) -> None:
+        world = World()
+        world.say("Hello.")
+        head = only(world.respond(cmd.ResponseOptions(remember=False)), ev.ResponseCreated)
+        aside = [only(world.call(index=n, request=head.request), ev.CallStarted).item.call_id for n in range(2)]
+        assert [*aside, self.called(world, "").call_id] == [ids.call_id("duplex-1", n) for n in (1, 2, 3)]
+
+    def test_a_client_may_put_back_what_it_deleted(self) -> None:
+        world = World()
+        call = self.called(world, "call_1")
+        self.delete(world, call)
+        assert kinds(world.item(call)) == ["ItemCreated"]
+        assert kinds(world.give_output("call_1")) == ["ItemCreated"]
+
+    def test_of_names_that_others_chose_the_last_are_remembered(self) -> None:
+        session = World().session
+        for number in range(KEPT_CALLS + 1):
+            call_named(session, f"c{number}")
+            call_named(session, f"c{number}")  # a call that is put back
+        assert (len(session.conversation.called), session.conversation.called[0]) == (KEPT_CALLS, "c1")
+        assert session.counters.calls == 0
 
 
 def test_a_call_may_begin_before_its_arguments_do() -> None:
