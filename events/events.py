@@ -734,6 +734,7 @@ class Interrupted(Event, frozen=True, kw_only=True):
     """What was being generated or played is dead: the epoch moved, `requests` are aborted (G34).
 
     `spares_turns`: turns that wait for an answer go on waiting; else they are dropped with their bytes (F23).
+    `renews`: a resident model's memory has ended and begins anew, which voids nothing of what it said (A10).
     """
 
     epoch: int
@@ -741,6 +742,7 @@ class Interrupted(Event, frozen=True, kw_only=True):
     requests: tuple[str, ...]
     response_id: str | None = None
     spares_turns: bool = False
+    renews: bool = False
 
 
 class HistoryCut(Event, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from antiphon.events.audio import SampleRef
 from antiphon.events.items import AudioPart, Message, Part, TextPart
 
 from .answering import answer
+from .conditions import fits
 from .draft import Draft
 from .feeding import end_input
 from .playback import blocks
@@ -49,11 +50,7 @@ SCHEDULE: tuple[tuple[_When, Plan], ...] = (
 
 def scheduled(moment: Moment) -> Plan:
     """Return the plan for a commit; the table is total."""
-    return next(plan for when, plan in SCHEDULE if _fits(when, moment))
-
-
-def _fits(when: _When, moment: Moment) -> bool:
-    return all(want is None or want == have for want, have in zip(when, moment, strict=True))
+    return next(plan for when, plan in SCHEDULE if fits(when, moment))
 
 
 # -- by the client -------------------------------------------------------------------------------------------

@@ -296,8 +296,8 @@ def _turn_ended(session: Session, event: ev.ResponseEnded) -> None:
 def interrupted(session: Session, event: ev.Interrupted) -> None:
     turn = session.turn
     turn.epoch = event.epoch
-    if event.cause != "resident_ended":
-        turn.voided = event.epoch  # a request that has ended voids nothing of what it said
+    if not event.renews:
+        turn.voided = event.epoch
     turn.gate = turn.listens = None
     session.reserved, session.costs, session.usage = None, (), Usage()
     if event.response_id is not None:

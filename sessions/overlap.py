@@ -12,6 +12,8 @@ from msgspec import Struct
 from antiphon.events.commands import OverlapAction
 from antiphon.events.config import OverlapPolicy
 
+from .conditions import fits
+
 Action = Literal["barge_in", "listen", "drop"]
 Starts = Literal["yes", "no", "unknown"]
 """Whether the utterance begins in this append; unknown without a detector."""
@@ -199,8 +201,4 @@ def judge(situation: Situation, *, duration_ms: int, overlap_ms: int, short_ms: 
 @lru_cache(maxsize=4096)
 def row_of(situation: Situation) -> Row:
     """Return the first row that fits; the table is total."""
-    return next(row for row in ROWS if _fits(row.when, situation))
-
-
-def _fits(when: When, situation: Situation) -> bool:
-    return all(want is None or want == have for want, have in zip(when, situation, strict=True))
+    return next(row for row in ROWS if fits(row.when, situation))

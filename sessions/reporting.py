@@ -163,5 +163,6 @@ def renew(draft: Draft) -> None:
 
     A session that listens all the time goes on with the sound that is there.
     """
-    draft.emit(ev.Interrupted(epoch=draft.session.epoch + 1, cause="resident_ended", requests=()))
+    epoch = draft.session.epoch + 1
+    draft.emit(ev.Interrupted(epoch=epoch, cause="resident_ended", requests=(), renews=True))
     go_on(draft)

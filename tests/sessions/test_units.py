@@ -734,9 +734,9 @@ def test_the_end_of_a_request_voids_nothing_of_what_it_said() -> None:
     world.commit(create_response=True)
     world.accept()
     world.produce("Yes.", 100)
-    world.finish(world.resident)
+    assert only(world.finish(world.resident), ev.Interrupted).renews
     assert (world.session.epoch, world.session.turn.voided) == (1, 0)
-    world.barge_in()
+    assert not only(world.barge_in(), ev.Interrupted).renews
     assert (world.session.epoch, world.session.turn.voided) == (2, 2)
 
 
