@@ -24,7 +24,7 @@ _INVALID = """
     unsupported_turn_detection voice_update_after_audio_unsupported voice_update_unsupported
 """
 _SERVER = """
-    commit_aborted engine_dead engine_error engine_restarted going_away internal_error
+    append_cancelled commit_aborted engine_dead engine_error engine_restarted going_away internal_error
     nemotron_function_call_parse_error realtime_input_failed runtime_abort_failed runtime_append_failed
     runtime_append_task_failed runtime_data_plane_stream_failed runtime_data_plane_text_without_audio
     runtime_resume_failed runtime_signal_failed runtime_touch_failed server_vad_unavailable session_update_aborted

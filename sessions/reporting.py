@@ -9,6 +9,7 @@ from .ending import close, close_if_free, end_response, fail_response
 from .feeding import accept, give_back, go_on, live
 from .lifecycle import begin_close
 from .segments import MODEL_LISTENS, answer_next, tell_listening
+from .state import Response, Session
 
 
 def stage_accepted(draft: Draft, report: cmd.StageAccepted) -> None:
@@ -59,7 +60,10 @@ def stage_finished(draft: Draft, report: cmd.StageFinished) -> None:
     if known.response_id is None and session.capabilities.supports_reencode_context:
         give_back(draft)
     draft.emit(ev.RequestFinished(request=report.request, abort=report.abort))
-    if response is not None:
+    if response is not None and not report.silent and _called_off(session, response):
+        failure = ev.Failure("append_cancelled", "The model has ended before it took in what was to be answered.")
+        end_response(draft, response, "failed", failure=failure, usage=report.usage, costs=report.costs)
+    elif response is not None:
         if report.silent:
             tell_listening(draft, report.reason or MODEL_LISTENS, response.head.id, model=True)
         end_response(
@@ -73,6 +77,12 @@ def stage_finished(draft: Draft, report: cmd.StageFinished) -> None:
     if known.response_id is None:
         renew(draft)
     answer_next(draft)
+
+
+def _called_off(session: Session, response: Response) -> bool:
+    """Return whether a response has said nothing, and was announced for units that the stage has not taken."""
+    flying = session.input.stream.in_flight
+    return response.phase == "created" and any(unit.taken.response_id == response.head.id for unit in flying)
 
 
 def stage_failed(draft: Draft, report: cmd.StageFailed) -> None:

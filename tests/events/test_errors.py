@@ -73,7 +73,7 @@ SERVER = """
     internal_error engine_error engine_dead timeout commit_aborted session_update_aborted runtime_resume_failed
     realtime_input_failed server_vad_unavailable runtime_append_failed runtime_append_task_failed
     runtime_signal_failed runtime_abort_failed runtime_touch_failed runtime_data_plane_stream_failed
-    runtime_data_plane_text_without_audio nemotron_function_call_parse_error
+    runtime_data_plane_text_without_audio nemotron_function_call_parse_error append_cancelled
 """
 RATE = "resource_exhausted input_backpressure engine_backpressure function_response_backlog"
 INVALID = """

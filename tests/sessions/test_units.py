@@ -282,6 +282,38 @@ def test_a_refused_unit_fails_the_response_that_was_announced_for_it() -> None:
     assert world.resident == "duplex-1.e0"
 
 
+@rule("G22", "G21", "P21")
+@pytest.mark.parametrize("reencodes", [False, True])
+def test_an_answer_whose_units_the_model_did_not_take_before_it_ended_is_append_cancelled(reencodes: bool) -> None:
+    world = turns(supports_reencode_context=reencodes)
+    world.append(12)
+    response_id = only(world.commit(create_response=True), ev.ResponseCreated).head.id
+    world.do(cmd.StageAccepted(request=world.resident, operation=1))
+    events = world.finish(world.resident)
+    assert kinds(events) == ["RequestFinished", "ResponseEnded", "Interrupted"], "nobody made an error"
+    ended = only(events, ev.ResponseEnded)
+    assert (ended.head.id, ended.status) == (response_id, "failed")
+    assert ended.failure is not None
+    assert ended.failure.code == "append_cancelled"
+    assert (world.session.response, world.session.input.reserved, world.session.phase) == (None, 0, "open")
+    world.append(5)
+    assert only(world.commit(create_response=True), ev.RequestSubmitted).request == "duplex-1.e1"
+
+
+@rule("G22")
+@pytest.mark.parametrize("how", ["taken", "said", "silent"])
+def test_an_answer_whose_units_the_model_has_heard_is_complete_when_it_ends(how: str) -> None:
+    world = turns()
+    world.append(5)
+    world.commit(create_response=True)
+    if how == "taken":
+        world.accept()
+    elif how == "said":
+        world.produce("Yes.", 100)
+    ended = only(world.do(cmd.StageFinished(request=world.resident, silent=how == "silent")), ev.ResponseEnded)
+    assert (ended.status, ended.failure) == ("completed", None)
+
+
 @rule("P5", "K21", "K9")
 def test_answers_to_units_that_nobody_knows_change_nothing() -> None:
     world = listening()

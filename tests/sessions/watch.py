@@ -264,7 +264,9 @@ class Watch(Struct):
         if event.status == "failed":
             command = transaction.command
             fault = isinstance(command, cmd.ReportFault) and command.append and command.request is None
-            assert ev.ErrorReported in (later if fault else earlier), "P21: a failure without an error"
+            called_off = event.failure is not None and event.failure.code == "append_cancelled"
+            told = ev.ErrorReported in (later if fault else earlier)
+            assert told is not called_off, "P21: a failure without an error"
         if event.status == "cancelled":
             alone = {it.response_id for it in transaction.events[:index] if isinstance(it, ev.AsideCancelled)}
             caused = event.head.id in alone or (not aside and ev.Interrupted in earlier)
