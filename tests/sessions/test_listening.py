@@ -266,6 +266,17 @@ def test_an_utterance_that_begins_in_the_append_that_ended_another_interrupts_it
     assert texts == ["Hello.", None]
 
 
+@rule("F7", "F17", "P8")
+def test_the_answers_to_all_but_the_last_utterance_of_an_append_are_interrupted_one_by_one() -> None:
+    world = World(dialect="ga", vad=msgspec.structs.replace(QUICK_VAD, prefix_padding_ms=0))
+    events = world.append(36, scores=((900,) * 2 + (0,) * 10) * 3)
+    ended = [event.head.id for event in events if isinstance(event, ev.ResponseEnded)]
+    created = [event.head.id for event in events if isinstance(event, ev.ResponseCreated)]
+    assert ended == created[:2]
+    assert [event.epoch for event in events if isinstance(event, ev.Interrupted)] == [1, 2]
+    assert (world.session.epoch, len(created)) == (2, 3)
+
+
 @rule("F7")
 def test_three_utterances_in_one_append_are_three_turns() -> None:
     world = World(dialect="ga", vad=msgspec.structs.replace(QUICK_VAD, create_response=False))
