@@ -7,7 +7,7 @@ from typing import assert_never
 from anyio.abc import TaskGroup
 
 from antiphon.events.audio import SampleRef
-from antiphon.events.commands import AnyCommand, StageFailed
+from antiphon.events.commands import AnyCommand, StageFailed, StageRefused
 from antiphon.events.effects import (
     AbortRequests,
     AnyEffect,
@@ -15,8 +15,9 @@ from antiphon.events.effects import (
     FeedStage,
     ReleaseRequests,
     SubmitToStage,
+    TurnInput,
 )
-from antiphon.events.items import AudioPart, ImagePart, Message, TextPart
+from antiphon.events.items import Item, places
 from antiphon.events.log import LogError, Samples
 
 from .host import PipelineHost, Sound
@@ -24,30 +25,24 @@ from .window import SoundWindow
 
 
 def wanted(effect: AnyEffect) -> list[SampleRef]:
-    """Return the samples that an effect needs.
-
-    For a turn: those of every audio part which nobody has transcribed, of the pictures that came with it, and of
-    the recording whose voice it is spoken with.
-    """
+    """Return every sample that an effect speaks of; of a unit its own sound and pictures come first."""
     match effect:
         case SubmitToStage(payload=payload):
-            parts = [
-                part.ref
-                for item in payload.items
-                if isinstance(item, Message)
-                for part in item.content
-                if not isinstance(part, TextPart) and part.ref is not None and _needed(part)
-            ]
-            voice = [] if payload.ref_audio is None else [payload.ref_audio]
-            return [*parts, *payload.frames, *voice]
-        case FeedStage():
-            return [*effect.refs, *effect.frames]
+            return list(dict.fromkeys(_of_turn(payload)))
+        case FeedStage(turn=turn, items=items):
+            beside = [] if turn is None else _of_turn(turn)
+            return [*effect.refs, *effect.frames, *dict.fromkeys([*beside, *_of_items(items)])]
         case _:
             return []
 
 
-def _needed(part: AudioPart | ImagePart) -> bool:
-    return isinstance(part, ImagePart) or part.transcript is None
+def _of_turn(turn: TurnInput) -> list[SampleRef]:
+    voice = [] if turn.ref_audio is None else [turn.ref_audio]
+    return [*_of_items(turn.items), *turn.frames, *voice, *(ref for known in turn.context for ref in known.clip)]
+
+
+def _of_items(items: tuple[Item, ...]) -> list[SampleRef]:
+    return [ref for item in items for ref in places(item)]
 
 
 class Desk:
@@ -74,6 +69,8 @@ class Desk:
         self._post = post
         self._waiting: deque[tuple[AnyEffect, dict[SampleRef, bytes]]] = deque()
         """What waits for its turn, with the samples that were in memory when it was decided."""
+        self._unread: dict[str, int] = {}
+        """Requests of which a unit could not be read, and its number: what was under way behind it is lost too."""
         self._closed = False
 
     def execute(self, effects: list[AnyEffect]) -> None:
@@ -99,6 +96,8 @@ class Desk:
 
     def _at_once(self, effect: AnyEffect, known: dict[SampleRef, bytes]) -> bool:
         """Carry one effect out; False if samples that it needs are not in memory."""
+        if self._unread and self._is_lost(effect):
+            return True
         sound: list[tuple[SampleRef, bytes]] = []
         for ref in wanted(effect):
             data = known.get(ref)
@@ -114,9 +113,11 @@ class Desk:
         match effect:
             case SubmitToStage():
                 self._host.submit(effect, sound)
-            case FeedStage(refs=refs):
+            case FeedStage(refs=refs, frames=frames):
                 data = sound[0][1] if len(refs) == 1 else b"".join(data for _, data in sound[: len(refs)])
-                self._host.feed(effect, data, tuple(data for _, data in sound[len(refs) :]))
+                beside = len(refs) + len(frames)
+                pictures = tuple([data for _, data in sound[len(refs) : beside]])
+                self._host.feed(effect, data, pictures, sound[beside:])
             case ConfirmRequest():
                 self._host.confirm(effect)
             case AbortRequests():
@@ -139,15 +140,40 @@ class Desk:
         try:
             sound: Sound = tuple([(ref, known.get(ref) or await self._read(ref)) for ref in wanted(effect)])
         except LogError as error:
-            request = effect.request if isinstance(effect, SubmitToStage | FeedStage) else ""
-            self._post(StageFailed(request=request, code="storage_unavailable", message=str(error)))
+            self._give_up(effect, str(error))
             return
         if not self._closed and not self._called_off(effect):
             self._tell(effect, sound)
 
+    def _give_up(self, effect: AnyEffect, why: str) -> None:
+        """Say that what an effect speaks of cannot be read: its answer fails, or its unit is refused (G22)."""
+        match effect:
+            case SubmitToStage(request=request):
+                self._post(StageFailed(request=request, code="storage_unavailable", message=why))
+            case FeedStage(request=request, operation=operation):
+                self._unread[request] = effect.seq
+                code = "storage_unavailable"
+                self._post(StageRefused(request=request, operation=operation, code=code, message=why))
+            case _:
+                raise AssertionError("it speaks of nothing")
+
+    def _is_lost(self, effect: AnyEffect) -> bool:
+        """Return whether an effect is a unit that was under way behind one that could not be read (E25)."""
+        match effect:
+            case FeedStage(request=request, seq=seq) if request in self._unread:
+                if self._unread[request] != seq:
+                    return True
+                del self._unread[request]
+            case AbortRequests(requests=requests) | ReleaseRequests(requests=requests):
+                for request in requests:
+                    self._unread.pop(request, None)
+            case _:
+                pass
+        return False
+
     def _called_off(self, effect: AnyEffect) -> bool:
-        """Return whether a turn was aborted while it was prepared: then nobody is given it (K6)."""
-        if not isinstance(effect, SubmitToStage):
+        """Return whether a request was aborted while this was prepared for it: then nobody is given it (K6)."""
+        if not isinstance(effect, SubmitToStage | FeedStage):
             return False
         request = effect.request
         return any(isinstance(later, AbortRequests) and request in later.requests for later, _ in self._waiting)

@@ -62,11 +62,14 @@ class PipelineHost(Protocol):
         ...
 
     def submit(self, effect: SubmitToStage, sound: Sound) -> None:
-        """Begin a request; `sound` is the bytes that its items speak of."""
+        """Begin a request; `sound` is the bytes of every sample reference in its payload."""
         ...
 
-    def feed(self, effect: FeedStage, data: bytes, frames: tuple[bytes, ...] = ()) -> None:
-        """Give a resident request a unit of input: `data` is the bytes of `effect.refs`, without the padding."""
+    def feed(self, effect: FeedStage, data: bytes, frames: tuple[bytes, ...] = (), sound: Sound = ()) -> None:
+        """Give a resident request a unit of input: `data` is the bytes of `effect.refs`, without the padding.
+
+        `frames` are those of `effect.frames`, `sound` those of every sample reference in its turn and items.
+        """
         ...
 
     def confirm(self, effect: ConfirmRequest) -> None:

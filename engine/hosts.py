@@ -204,7 +204,7 @@ class BaseHost:
         """Begin a request."""
         self.send(Submit(request=effect.request, payload=effect.payload, sound=sound, hold=effect.hold))
 
-    def feed(self, effect: FeedStage, data: bytes, frames: tuple[bytes, ...] = ()) -> None:
+    def feed(self, effect: FeedStage, data: bytes, frames: tuple[bytes, ...] = (), sound: Sound = ()) -> None:
         """Give a resident request a unit of input."""
         self.send(
             Append(
@@ -227,6 +227,7 @@ class BaseHost:
                 sampling=effect.sampling,
                 turn=effect.turn,
                 items=effect.items,
+                sound=sound,
             )
         )
 

@@ -11,10 +11,11 @@ from .items import Item
 
 
 class TurnInput(Struct, frozen=True, kw_only=True):
-    """All that a stage needs to answer one turn.
+    """All that a stage needs to answer one turn. The bytes of every sample reference in it come with it.
 
     `items` is the conversation as it was *heard*, oldest first, ending with what is to be answered. User audio
-    without a transcript is to be recognised by the pipeline (`StageTranscribed` for its item). `format` is what
+    without a transcript is to be recognised by the pipeline (`StageTranscribed` for its item); without a reference
+    too, it is sound that a resident request hears unit by unit, or that is not kept. `format` is what
     spoken output must be delivered in; `speaks` False asks for text only. `sampling` has one
     set for each stage of the model, `extras` the options that its stage half reads (persona, window, …).
     `frames` are pictures that were taken while the user spoke, `ref_audio` the recording (pcm16 at 16 kHz) whose
@@ -64,6 +65,7 @@ class FeedStage(Effect, frozen=True, kw_only=True):
     `generation`: a request that begins has those before the first one (J12, J13). `tokens` is what to reserve for
     the unit at most, 0 if that is the stage's to know (N10). `items` are what was written since the request began,
     or since the last unit: the model does not know of it yet. Sound of the user that it was given is not in them.
+    The bytes of every sample reference in `turn` and `items` come with the unit.
     """
 
     request: str

@@ -96,6 +96,13 @@ def pieces(item: Item) -> list[AudioPart | ImagePart]:
     return [part for part in item.content if not isinstance(part, TextPart) and part.size]
 
 
+def places(item: Item) -> list[SampleRef]:
+    """Return where the sound and the pictures of an item lie, in order."""
+    if not isinstance(item, Message):
+        return []
+    return [part.ref for part in item.content if not isinstance(part, TextPart) and part.ref is not None]
+
+
 def _words(part: Part) -> str:
     if isinstance(part, TextPart):
         return part.text

@@ -1,13 +1,15 @@
 """What the shell must do because of an event. Called live, never in replay."""
 
+from msgspec.structs import replace
+
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
 from antiphon.events.audio import SampleRef
 
 from .options import with_options
 from .plugins import REGISTRY, Registry
-from .state import Session
-from .view import news, prompt
+from .state import Response, Session
+from .view import begun, news, prompt, without_units
 
 
 def react(session: Session, event: ev.AnyEvent, plugins: Registry = REGISTRY) -> list[fx.AnyEffect]:
@@ -57,13 +59,24 @@ def _feed(session: Session, event: ev.UnitTaken, plugins: Registry) -> fx.FeedSt
         tokens=plugin.budget(session.config, samples=samples, frames=len(event.frames), first=event.seq == 1),
         format=response.head.output_format if response is not None else session.config.output_format,
         sampling=None if event.configuration is None else plugin.sampling(session.config),
-        turn=_turn(session, event.response_id, event.turn, plugins) if last else None,
+        turn=_asked(session, response, event.turn, plugins) if last and response is not None else None,
         items=news(session, event.told) if event.told else (),
     )
 
 
+def _asked(session: Session, response: Response, turn: int, plugins: Registry) -> fx.TurnInput:
+    """Return what the last unit of a turn asks for; the request has its voice, and heard its sound in units.
+
+    Input that stands in place of the conversation is given whole: it may be of a turn long ago.
+    """
+    asked = replace(_turn(session, response.head.id, turn, plugins), ref_audio=None)
+    return asked if response.options.input is not None else replace(asked, items=without_units(asked.items))
+
+
 def _submit(session: Session, event: ev.RequestSubmitted, plugins: Registry) -> fx.SubmitToStage:
     payload = _turn(session, event.response_id, event.turn, plugins, event.frames)
+    if event.response_id is None:
+        payload = replace(payload, items=begun(session, payload.items))
     return fx.SubmitToStage(request=event.request, payload=payload)
 
 

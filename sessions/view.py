@@ -1,8 +1,11 @@
 """Readings of a session: what clients are shown, what time must do, what the stages still owe."""
 
+from msgspec.structs import replace
+
+from antiphon.events.audio import SampleRef
 from antiphon.events.config import SessionConfig
 from antiphon.events.events import SessionView
-from antiphon.events.items import Item, ItemReference, Message, TextPart, text_of
+from antiphon.events.items import AudioPart, Item, ItemReference, Message, Part, TextPart, places, text_of
 
 from .fold_units import as_written
 from .playback import current, cursor, waits_until
@@ -91,6 +94,34 @@ def news(session: Session, told: tuple[str, ...]) -> tuple[Item, ...]:
     found = [_resolved(session, ItemReference(item_id)) for item_id in told if item_id in known]
     shown = [as_written(item) for item in found if item is not None]
     return tuple(item for item in shown if item is not None)
+
+
+def begun(session: Session, items: tuple[Item, ...]) -> tuple[Item, ...]:
+    """Return what a resident request begins with: sound that it is about to hear unit by unit is left out."""
+    first = session.input.stream.oldest
+    return items if first is None else without_units(items, first)
+
+
+def without_units(items: tuple[Item, ...], first: int = 0) -> tuple[Item, ...]:
+    """Return items without the sound of the `in` stream that lies behind `first`: that is given in units.
+
+    What is left of such a part says that there was sound, and its words if they are known.
+    """
+    return tuple(_without_units(item, first) for item in items)
+
+
+def _without_units(item: Item, first: int) -> Item:
+    if all(ref.stream != "in" or ref.end <= first for ref in places(item)):
+        return item
+    assert isinstance(item, Message), "nothing else has sound"
+    return replace(item, content=tuple(_before(part, first) for part in item.content))
+
+
+def _before(part: Part, first: int) -> Part:
+    if not isinstance(part, AudioPart) or part.ref is None or part.ref.stream != "in":
+        return part
+    size = min(first, part.ref.end) - part.ref.start
+    return replace(part, ref=SampleRef("in", part.ref.start, size) if size > 0 else None)
 
 
 def _resolved(session: Session, reference: ItemReference) -> Item | None:

@@ -49,7 +49,7 @@ AnyReport = (
 
 
 class Submit(Struct, frozen=True, kw_only=True, tag=True):
-    """Begin `request`. `sound` holds the bytes of every sample reference in `payload.items`.
+    """Begin `request`. `sound` holds the bytes of every sample reference in `payload`.
 
     Idempotent by `request`: a second one is ignored. `hold` True: outputs wait until `Confirm`.
     """
@@ -71,6 +71,7 @@ class Append(Struct, frozen=True, kw_only=True, tag=True):
     `format`. `sampling` replaces the sampling sets that hold for the request (K3). `turn`: the unit is the last one
     of this response, which is announced and waits for its content. `items` is what was written in the conversation
     since the request began, or since the last unit: the request does not know of it yet, whatever `turn` says.
+    `sound` holds the bytes of every sample reference in `items` and `turn`.
 
     `batches` and `generation` are for `events.batches.take`: function outputs, each to be taken in exactly once,
     and owned (`StageOwned`) when that is done. `tokens` is what the unit needs at most, 0: the stage knows.
@@ -99,6 +100,7 @@ class Append(Struct, frozen=True, kw_only=True, tag=True):
     sampling: tuple[Sampling, ...] | None = None
     turn: TurnInput | None = None
     items: tuple[Item, ...] = ()
+    sound: tuple[tuple[SampleRef, bytes], ...] = ()
 
 
 class Confirm(Struct, frozen=True, kw_only=True, tag=True):

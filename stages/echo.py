@@ -90,17 +90,19 @@ class EchoStage:
             return
         self._tell(StageAccepted(request=request, operation=operation))
         spoken = _last_sound(turn.items)
-        self._answer(request, turn, {spoken[2]: unit.data} if spoken is not None else {})
+        if spoken is not None and unit.data:
+            self._play(request, turn, *spoken, unit.data)
+        else:
+            self._answer(request, turn, dict(unit.sound))
         self._tell(StageSegmentFinished(request=request, decision="end_of_turn", usage=_usage(turn)))
 
     def _answer(self, request: str, payload: TurnInput, sound: dict[SampleRef, bytes]) -> None:
         spoken = _last_sound(payload.items)
-        if spoken is None:
+        if spoken is None or spoken[1].ref is None:
             words = _last_words(payload.items)
             self._say(request, f'You said: "{words}"' if words else "You said nothing.")
         else:
-            item, part, ref = spoken
-            self._play(request, payload, item, part, sound.get(ref, b""))
+            self._play(request, payload, *spoken, sound.get(spoken[1].ref, b""))
 
     def _play(self, request: str, payload: TurnInput, item: Message, part: AudioPart, pcm16: bytes) -> None:
         """Say what was heard, and play it back."""
@@ -147,15 +149,12 @@ def _usage(payload: TurnInput) -> Usage:
     return Usage(input_text=len(payload.items), output_text=1)
 
 
-def _last_sound(items: tuple[Item, ...]) -> tuple[Message, AudioPart, SampleRef] | None:
+def _last_sound(items: tuple[Item, ...]) -> tuple[Message, AudioPart] | None:
     """Return the sound of the last user message, if that is what is to be answered."""
     last = items[-1] if items else None
     if not isinstance(last, Message) or last.role != "user":
         return None
-    for part in reversed(last.content):
-        if isinstance(part, AudioPart) and part.ref is not None:
-            return last, part, part.ref
-    return None
+    return next(((last, part) for part in reversed(last.content) if isinstance(part, AudioPart)), None)
 
 
 def _last_words(items: tuple[Item, ...]) -> str:

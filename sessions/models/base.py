@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from antiphon.events.audio import SampleRef
 from antiphon.events.config import Capabilities, JsonText, Sampling, SessionConfig
-from antiphon.events.items import Item
+from antiphon.events.items import AudioPart, Item, Message, Part
 
 from ..refusal import refuse
 from .extras import INVALID, PARAM, read, refuse_private
@@ -213,7 +213,7 @@ class SessionPlugin(Protocol):
         ...
 
     def prompt(self, config: SessionConfig, items: Sequence[Item]) -> tuple[Item, ...]:
-        """Return the part of the heard conversation that the model is given (N9)."""
+        """Return the part of the heard conversation that the model is given (N9), with all bytes that it names."""
         ...
 
     def pictures(self, groups: Sequence[tuple[SampleRef, ...]]) -> tuple[SampleRef, ...]:
@@ -354,8 +354,8 @@ class TurnModel(Struct, frozen=True, kw_only=True):
         return tuple(sets)
 
     def prompt(self, config: SessionConfig, items: Sequence[Item]) -> tuple[Item, ...]:
-        """Return the whole conversation."""
-        return tuple(items)
+        """Return the whole conversation; where the words of sound are known, they stand for it."""
+        return tuple(worded(item) for item in items)
 
     def pictures(self, groups: Sequence[tuple[SampleRef, ...]]) -> tuple[SampleRef, ...]:
         """Return all of them, in the order in which they came."""
@@ -372,6 +372,18 @@ class TurnModel(Struct, frozen=True, kw_only=True):
     def draining(self) -> frozenset[int]:
         """No stage outlives its turn."""
         return frozenset()
+
+
+def worded(item: Item) -> Item:
+    """Return an item without the places of sound whose words are known."""
+    if not isinstance(item, Message) or not any(_is_worded(part) for part in item.content):
+        return item
+    content = tuple(msgspec.structs.replace(part, ref=None) if _is_worded(part) else part for part in item.content)
+    return msgspec.structs.replace(item, content=content)
+
+
+def _is_worded(part: Part) -> bool:
+    return isinstance(part, AudioPart) and part.transcript is not None and part.ref is not None
 
 
 def _over(base: Sampling, config: SessionConfig, extra: SamplingExtras) -> Sampling:

@@ -5,13 +5,15 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from antiphon.engine.desk import Desk
 from antiphon.engine.hosts import InlineHost
 from antiphon.engine.sample_store import MemorySamples
 from antiphon.engine.window import SoundWindow
 from antiphon.events.audio import AudioFormat, SampleRef
-from antiphon.events.commands import AnyCommand, StageFailed
+from antiphon.events.commands import AnyCommand, StageFailed, StageRefused
+from antiphon.events.context import ContextTurn
 from antiphon.events.effects import (
     AbortRequests,
     AnyEffect,
@@ -20,9 +22,9 @@ from antiphon.events.effects import (
     SubmitToStage,
     TurnInput,
 )
-from antiphon.events.items import AudioPart, Item, Message, TextPart
+from antiphon.events.items import AudioPart, ImagePart, Item, Message, TextPart
 from antiphon.events.log import SampleWrite, Unavailable
-from antiphon.stages.base import Abort, Confirm, Release, Submit
+from antiphon.stages.base import Abort, Append, Confirm, Release, Submit
 from antiphon.stages.scripted import Hang, ScriptedStage
 
 from .worlds import settle
@@ -89,13 +91,56 @@ def spoken(start: int, size: int, transcript: str | None = None) -> Message:
     return Message(id=f"i{start}", role="user", content=(AudioPart(transcript, SampleRef("in", start, size)),))
 
 
-async def test_a_turn_gets_the_sound_that_nobody_has_transcribed() -> None:
+PICTURE = SampleRef("item", 0, 7)
+CLIP = SampleRef("item", 7, 4)
+SHOT = SampleRef("img", 0, 4)
+
+
+def seen(size: int) -> Message:
+    return Message(id="p", role="user", content=(ImagePart("image/png", size, PICTURE),))
+
+
+async def test_a_turn_gets_the_bytes_of_everything_that_it_names() -> None:
     async with bench() as here:
         words = Message(id="w", role="user", content=(TextPart("hi"),))
-        here.desk.execute([submit(words, spoken(0, 10, "known"), spoken(101, 2))])
+        turn = submit(words, spoken(100, 1, "known"), spoken(101, 2), seen(7))
+        shot, voice, clip = SampleRef("img", 0, 3), SampleRef("ref", 0, 4), SampleRef("img", 3, 3)
+        for ref, data in ((PICTURE, b"picture"), (shot, b"sho"), (voice, b"lent"), (clip, b"old")):
+            here.window.keep(ref, data)
+        remembered = (ContextTurn(clip=(clip, clip)), ContextTurn(user="hi"))
+        payload = replace(turn.payload, frames=(shot, shot), ref_audio=voice, context=remembered)
+        here.desk.execute([replace(turn, payload=payload)])
         (message,) = here.stage.messages
         assert isinstance(message, Submit)
-        assert message.sound == ((SampleRef("in", 101, 2), b"bc"),)
+        assert message.sound == (
+            (SampleRef("in", 100, 1), b"a"),
+            (SampleRef("in", 101, 2), b"bc"),
+            (PICTURE, b"picture"),
+            (shot, b"sho"),
+            (voice, b"lent"),
+            (clip, b"old"),
+        )
+
+
+@pytest.mark.parametrize("stored", [False, True])
+async def test_a_unit_gets_the_bytes_of_its_turn_and_of_what_it_tells(stored: bool) -> None:
+    async with bench() as here:
+        here.samples.write("s", [SampleWrite(PICTURE, b"picture"), SampleWrite(CLIP, b"clip")])
+        here.samples.write("s", [SampleWrite(SHOT, b"shot")])
+        if not stored:
+            for ref, data in ((PICTURE, b"picture"), (CLIP, b"clip"), (SHOT, b"shot")):
+                here.window.keep(ref, data)
+        effect = fed("s.e0", SampleRef("in", 100, 2), 1)
+        clip = Message(id="c", role="user", content=(AudioPart(None, CLIP), TextPart("and this")))
+        turn = submit(spoken(101, 3), clip).payload
+        effect = replace(effect, refs=(*effect.refs, SampleRef("in", 102, 1)), frames=(SHOT,), turn=turn)
+        here.desk.execute([replace(effect, items=(seen(7), clip))])
+        here.samples.gate.set()
+        await settle()
+        (message,) = here.stage.messages
+        assert isinstance(message, Append)
+        assert (message.data, message.frames) == (b"abc", (b"shot",))
+        assert message.sound == ((SampleRef("in", 101, 3), b"bcd"), (CLIP, b"clip"), (PICTURE, b"picture"))
 
 
 async def test_each_effect_becomes_its_message() -> None:
@@ -147,13 +192,17 @@ async def test_the_sound_of_what_waits_is_kept_for_it() -> None:
 
 @rule("K6")
 @pytest.mark.parametrize("other", [False, True])
-async def test_a_turn_that_is_called_off_while_it_is_prepared_is_given_to_nobody(other: bool) -> None:
+@pytest.mark.parametrize("units", [False, True])
+async def test_a_turn_that_is_called_off_while_it_is_prepared_is_given_to_nobody(units: bool, other: bool) -> None:
     async with bench() as here:
-        here.desk.execute([submit(spoken(98, 2))])
+        here.desk.execute(
+            [fed("s.e0.turn0", SampleRef("in", 98, 2), 1) if units else submit(spoken(98, 2))],
+        )
         here.desk.execute([AbortRequests(requests=("another",) if other else ("another", "s.e0.turn0"))])
         here.samples.gate.set()
         await settle()
-        assert here.told == (["Submit", "Abort"] if other else ["Abort"]), (
+        given = "Append" if units else "Submit"
+        assert here.told == ([given, "Abort"] if other else ["Abort"]), (
             "the abort is told and confirmed all the same"
         )
 
@@ -168,6 +217,38 @@ async def test_sound_that_cannot_be_read_fails_the_request() -> None:
         assert isinstance(failed, StageFailed)
         assert (failed.request, failed.code) == ("s.e0.turn0", "storage_unavailable")
         assert here.told == ["Release"]
+
+
+@rule("G22", "E25")
+async def test_a_unit_that_cannot_be_read_is_refused_with_those_behind_it() -> None:
+    async with bench() as here:
+        here.samples.broken = True
+        here.samples.gate.set()
+        lost = fed("s.e0", SampleRef("in", 98, 2), 1)
+        behind = [fed("s.e0", SampleRef("in", 100, 2), 2), fed("s.e1", SampleRef("in", 100, 2), 2)]
+        here.desk.execute([lost, *behind])
+        await settle()
+        (refused,) = here.posted
+        assert refused == StageRefused(request="s.e0", operation=1, code="storage_unavailable", message="gone"), (
+            "the request itself lives on"
+        )
+        assert here.stage.messages == [unit("s.e1", 2, b"ab")]
+        again = replace(fed("s.e0", SampleRef("in", 102, 2), 3), seq=1)
+        here.desk.execute([fed("s.e0", SampleRef("in", 102, 2), 3), again])
+        assert here.stage.messages[1:] == [replace(unit("s.e0", 3, b"cd"), seq=1)], "its number is given again"
+        here.desk.execute([fed("s.e0", SampleRef("in", 100, 2), 4)])
+        assert len(here.stage.messages) == 3
+
+
+async def test_an_end_of_the_request_forgets_what_could_not_be_read() -> None:
+    async with bench() as here:
+        here.samples.broken = True
+        here.samples.gate.set()
+        for end in (AbortRequests(requests=("s.e0",)), ReleaseRequests(requests=("s.e0",))):
+            here.desk.execute([fed("s.e0", SampleRef("in", 98, 2), 1)])
+            await settle()
+            here.desk.execute([end, fed("s.e0", SampleRef("in", 100, 2), 2)])
+        assert here.told == ["Abort", "Append", "Release", "Append"]
 
 
 async def test_an_abandoned_desk_does_nothing_more() -> None:

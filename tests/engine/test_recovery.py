@@ -34,7 +34,7 @@ from antiphon.events.events import (
 from antiphon.events.log import Corrupt, Snapshot, Transaction, Unavailable
 from antiphon.sessions import core
 from antiphon.sessions.plugins import CASCADE, ECHO, TurnModel
-from antiphon.stages.base import Submit
+from antiphon.stages.base import Append, Submit
 from antiphon.stages.echo import EchoStage
 from antiphon.stages.scripted import Finish, Hang, Say, ScriptedStage
 
@@ -152,8 +152,11 @@ async def test_sound_from_before_the_restart_is_read_from_the_store() -> None:
         new.append(AppendRequest(data=pcm[3_200:], speech=True))
         new.send(CommitInput(attachment=new.generation, create_response=True))
         await settle()
-        (submit,) = [message for message in stage.messages if isinstance(message, Submit)]
-        assert b"".join(data for _, data in submit.sound) == pcm
+        submit, unit, *_ = stage.messages
+        assert isinstance(submit, Submit)
+        assert submit.sound == (), "what is heard as a unit is not told twice"
+        assert isinstance(unit, Append)
+        assert unit.data == pcm
 
 
 async def test_until_the_scan_is_done_an_unknown_session_gets_a_transient_answer() -> None:

@@ -1,14 +1,18 @@
 """Effects: every one has a recorded cause, and the clean-up of a request is asked for when it leaves (A18)."""
 
+from msgspec.structs import replace
+
 from antiphon.events import commands as cmd
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
-from antiphon.events.audio import AudioFormat
+from antiphon.events.audio import AudioFormat, Recording, SampleRef
 from antiphon.events.config import ConfigPatch
+from antiphon.events.items import AudioPart, FunctionCall, Item, Message, places
 from antiphon.sessions import core
+from antiphon.sessions.plugins import REGISTRY
 
 from tests.rules import rule
-from tests.sessions.world import OUT, World
+from tests.sessions.world import FRAME, FRAME_MS, OUT, World
 
 
 @rule("K2")
@@ -71,6 +75,70 @@ def test_whatever_leaves_is_cleaned_up() -> None:
     third = world.request
     # The others are being cleaned up already: a request has one clean-up at a time (K20).
     assert world.effects(world.close()) == [fx.AbortRequests(requests=(third,))]
+
+
+def places_of(items: tuple[Item, ...]) -> list[SampleRef]:
+    return [ref for item in items for ref in places(item)]
+
+
+def begins(world: World, events: list[ev.AnyEvent]) -> fx.TurnInput:
+    """What a request begins with."""
+    (submit,) = [effect for effect in world.effects(events) if isinstance(effect, fx.SubmitToStage)]
+    return submit.payload
+
+
+@rule("K2", "E20", "N66")
+def test_a_resident_request_begins_with_the_sound_that_it_will_not_hear_in_units() -> None:
+    able = replace(REGISTRY["echo"].capabilities, chunk_period_ms=160)
+    world = World(plugin="echo", capabilities=able)
+    world.append(7)
+    world.commit(create_response=False)
+    world.item(FunctionCall(id="", call_id="a", name="f", arguments="{}"))
+    world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(auto_response=True)))
+    events = world.append(3)
+    assert places_of(begins(world, events).items) == []
+    first, second = [effect.refs for effect in world.effects(events) if isinstance(effect, fx.FeedStage)]
+    assert (first, second) == ((SampleRef("in", 0, 5 * FRAME),), (SampleRef("in", 5 * FRAME, 5 * FRAME),))
+    world.do(cmd.StageAccepted(request=world.resident, operation=1))
+    events = world.lose(world.resident)
+    assert places_of(begins(world, events).items) == [*first], "the second one came back and is heard again"
+    (feed,) = [effect for effect in world.effects(events) if isinstance(effect, fx.FeedStage)]
+    assert feed.refs == second
+    world.accept()
+    world.lose(world.resident)
+    assert places_of(begins(world, world.append(5)).items) == [SampleRef("in", 0, 7 * FRAME)], "all of it was heard"
+
+
+@rule("K2", "N34")
+def test_a_turn_in_units_names_no_place_of_what_the_request_was_given() -> None:
+    world = World(plugin="minicpm-o-4.5", ref_audio=Recording(SampleRef("ref", 0, 32_000), 7))
+    world.append(32)
+    submit, *_, feed = world.effects(world.commit(create_response=True))
+    assert isinstance(submit, fx.SubmitToStage)
+    assert submit.payload.ref_audio == SampleRef("ref", 0, 32_000)
+    assert isinstance(feed, fx.FeedStage)
+    assert feed.refs
+    for turn in (submit.payload, feed.turn):
+        assert turn is not None
+        (item,) = turn.items
+        assert isinstance(item, Message)
+        assert item.content == (AudioPart(None, None, 16_000, 32 * FRAME_MS),)
+    assert feed.turn is not None
+    assert feed.turn.ref_audio is None
+
+
+@rule("N9")
+def test_words_that_are_known_stand_for_their_sound_unless_the_model_hears_it() -> None:
+    for plugin, hears in (("cascade", False), ("qwen3-omni", True)):
+        world = World(plugin=plugin)
+        world.append(10, transcript="Good morning.")
+        world.say("Hello?")
+        payload = begins(world, world.commit(create_response=True))
+        spoken = payload.items[-1]
+        assert isinstance(spoken, Message)
+        (part, *_) = spoken.content
+        place = SampleRef("in", 0, 10 * FRAME) if hears else None
+        assert part == AudioPart("Good morning.", place, 16_000, 10 * FRAME_MS)
 
 
 def test_nothing_else_has_effects() -> None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.commands import (
@@ -124,6 +125,21 @@ def test_a_resident_request_gives_back_every_piece_at_once() -> None:
     said.stage.handle(Abort(requests=("q",)))
     said.stage.handle(unit("q", 3, b"\5\6"))
     assert said.kinds == [StageAccepted, StageProduced, StageProduced, StageReleased]
+
+
+def test_a_resident_request_answers_the_sound_of_its_unit_or_of_an_item() -> None:
+    said = Said()
+    said.stage.handle(Submit(request="q", payload=payload(response_id=None)))
+    heard = Message(id="u", role="user", content=(AudioPart(None, None, RATE, 1_000),))
+    said.stage.handle(replace(unit("q", 1, PCM), turn=payload(heard)))
+    assert said.sound == PCM
+    said.reports.clear()
+    written_sound = payload(written("hi"), spoken(len(PCM)))
+    said.stage.handle(replace(unit("q", 2), kind="conversation", turn=written_sound, sound=SOUND))
+    assert said.sound == PCM
+    said.reports.clear()
+    said.stage.handle(replace(unit("q", 3), kind="conversation", turn=payload(heard)))
+    assert [report.text for report, _ in said.reports if isinstance(report, StageProduced)] == ["You said nothing."]
 
 
 def test_a_held_request_speaks_when_it_is_confirmed_and_not_after_it_is_dropped() -> None:
