@@ -3,6 +3,7 @@
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events import ids
+from antiphon.events.audio import AudioFormat
 
 from .draft import Draft
 from .feeding import hand_over_turn, live, resident
@@ -20,9 +21,13 @@ def answer(draft: Draft) -> None:
 
 
 def open_response(
-    draft: Draft, options: cmd.ResponseOptions | None = None, request: str | None = None
+    draft: Draft,
+    options: cmd.ResponseOptions | None = None,
+    request: str | None = None,
+    operation: int | None = None,
 ) -> ev.ResponseHead:
-    """Draft the response and its request. `request` names a resident one that speaks already.
+    """Draft the response and its request. `request` names a resident one that speaks already, because of a unit
+    (`operation`): its sound has the format that was told with that.
 
     The response is announced first, and its input handed over then (G8): a request of its own, or for a resident
     model the units that were committed. Without `options` it takes those that the client reserved for it (G3). An
@@ -33,7 +38,7 @@ def open_response(
     if session.response is not None and chosen.remember:
         draft.emit(ev.ResponseDrains(response_id=session.response.head.id))
         session = draft.session
-    head = _head(session, chosen)
+    head = _head(session, chosen, None if request is None else session.input.stream.delivers(operation))
     name = request or _new_request(session, chosen)
     draft.emit(ev.ResponseCreated(number=draft.number, count=1, head=head, request=name, options=chosen))
     if request is None:
@@ -73,7 +78,7 @@ def _new_request(session: Session, options: cmd.ResponseOptions) -> str:
     return ids.turn_request(session.id, session.epoch, session.turn.turn)
 
 
-def _head(session: Session, options: cmd.ResponseOptions) -> ev.ResponseHead:
+def _head(session: Session, options: cmd.ResponseOptions, told: AudioFormat | None) -> ev.ResponseHead:
     config = with_options(session.config, options)
     response_id = ids.response_id(session.id, next_response_number(session))
     return ev.ResponseHead(
@@ -83,7 +88,7 @@ def _head(session: Session, options: cmd.ResponseOptions) -> ev.ResponseHead:
         turn=session.turn.turn,
         epoch=session.epoch,
         output_modalities=config.output_modalities,
-        output_format=config.output_format,
+        output_format=told or config.output_format,
         voice=config.voice,
         speed=config.speed,
         instructions=config.instructions,

@@ -5,8 +5,9 @@ from msgspec.structs import replace
 from antiphon.events import events as ev
 from antiphon.events.items import AudioPart, Item, Message, Part, TextPart
 
+from .options import with_options
 from .phases import LIVE
-from .state import Continuation, Group, Session, Span, Stream, Unit
+from .state import KEPT_FORMATS, Continuation, Group, Session, Span, Stream, Told, Unit
 
 # -- sound on its way ----------------------------------------------------------------------------------------
 
@@ -108,6 +109,7 @@ def unit_taken(session: Session, event: ev.UnitTaken) -> None:
     if event.configuration is not None:
         stream.configuration = event.configuration
     stream.in_flight.append(Unit(event, session.now))
+    _tell_format(session, event)
     if event.told:
         stream.untold = ()
     if event.response_id is not None:
@@ -120,6 +122,22 @@ def unit_taken(session: Session, event: ev.UnitTaken) -> None:
     going = stream.continuation
     if going is not None:
         stream.continuation = _went_on(session, going, event)
+
+
+def _tell_format(session: Session, event: ev.UnitTaken) -> None:
+    """Note the format that goes with a unit: that of its answer, or of the next one. Open ones keep theirs."""
+    stream = session.input.stream
+    if event.response_id is not None:
+        response = session.open_response(event.response_id)
+        assert response is not None, "it was announced for the unit"
+        wanted = response.head.output_format
+    elif session.response is not None and stream.told:
+        return
+    else:
+        reserved = session.reserved
+        wanted = (session.config if reserved is None else with_options(session.config, reserved)).output_format
+    if not stream.told or stream.told[-1].format != wanted:
+        stream.told = (*stream.told, Told(event.operation, wanted))[-KEPT_FORMATS:]
 
 
 def _answered(session: Session, response_id: str) -> None:
@@ -277,6 +295,7 @@ def lose(session: Session) -> None:
     stream.seq = stream.turn_seq = 0
     stream.anchor = stream.continuation = None
     stream.untold = ()  # the next one begins with all of it
+    stream.told = ()
     # What was said over the dead answer is ordinary input now (F17).
     stream.queue = [replace(span, force_listen=False) if span.force_listen else span for span in stream.queue]
     stream.buffer = [replace(span, force_listen=False) if span.force_listen else span for span in stream.buffer]

@@ -36,7 +36,6 @@ def react(session: Session, event: ev.AnyEvent, plugins: Registry = REGISTRY) ->
 
 
 def _feed(session: Session, event: ev.UnitTaken, plugins: Registry) -> fx.FeedStage:
-    response = session.response if event.response_id is None else session.open_response(event.response_id)
     last = event.response_id is not None and event.final
     plugin = plugins[session.plugin]
     size = event.pad + sum(ref.size for ref in event.refs)
@@ -57,7 +56,7 @@ def _feed(session: Session, event: ev.UnitTaken, plugins: Registry) -> fx.FeedSt
         batches=session.batches.pending,
         generation=session.batches.generation,
         tokens=plugin.budget(session.config, samples=samples, frames=len(event.frames), first=event.seq == 1),
-        format=response.head.output_format if response is not None else session.config.output_format,
+        format=session.input.stream.delivers(event.operation) or session.config.output_format,
         sampling=None if event.configuration is None else plugin.sampling(session.config),
         turn=_asked(session, response, event.turn, plugins) if last and response is not None else None,
         items=news(session, event.told) if event.told else (),

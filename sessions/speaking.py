@@ -26,13 +26,18 @@ def stage_produced(draft: Draft, report: cmd.StageProduced) -> None:
             return
         session = draft.session
         response = session.served_by(report.request)
+    if response is not None and report.size and _otherwise(session, response, report):
+        if response.phase == "created":
+            return  # it was announced for a later unit
+        end_response(draft, response, "completed")
+        session, response = draft.session, None
     speaks = about_to_speak(session) if response is None else response.head.part == "audio"
     # A response of text has no place for sound, whatever the stage made.
     sounds = speaks and report.size > 0
     if not (report.text or sounds) or (response is not None and response.phase == "calling"):
         return  # nothing to say, or said too late: calls come last (WIRE 3.3)
     if response is None:
-        open_response(draft, request=report.request)
+        open_response(draft, request=report.request, operation=report.operation)
         session = draft.session
         response = session.response
         assert response is not None, "it was just opened"
@@ -59,6 +64,16 @@ def _keeps_up(draft: Draft, response: Response | None, model_turn: int) -> bool:
     if draft.session.turn.turn < model_turn:
         draft.emit(ev.TurnCompleted(turn=model_turn - 1))
     return True
+
+
+def _otherwise(session: Session, response: Response, report: cmd.StageProduced) -> bool:
+    """Return whether a resident model says something in another format than its answer has (L9, P23).
+
+    It was told so with the unit, before the answer began.
+    """
+    if report.operation is None or response.phase == "calling" or response.head.part != "audio":
+        return False
+    return session.input.stream.delivers(report.operation) not in (None, response.head.output_format)
 
 
 def _start_output(draft: Draft, session: Session, response: Response) -> None:

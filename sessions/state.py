@@ -22,7 +22,7 @@ from antiphon.events.metrics import StageCost, Usage
 from .batches import Batches
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 14
+STATE_VERSION = 15
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
@@ -31,6 +31,8 @@ KEPT_PLAYOUTS = 64
 """Answers that are followed although they are not settled; of older ones only the item is left (I14)."""
 KEPT_ASIDES = 16
 """Responses out of band of which what was heard is followed."""
+KEPT_FORMATS = 4
+"""Changes of the format that a resident request was told of which are remembered."""
 KEPT_CALLS = 1024
 """Names of calls that models and clients chose which are remembered, so that none stands for two calls."""
 
@@ -139,6 +141,13 @@ class Continuation(Struct, frozen=True):
     paced: int | None = None
 
 
+class Told(Struct, frozen=True):
+    """The format in which a resident request delivers what it says because of a unit, `since` this one."""
+
+    since: int
+    format: AudioFormat
+
+
 Group = tuple[SampleRef, ...]
 """Pictures that came with one append."""
 
@@ -170,6 +179,16 @@ class Stream(Struct):
     continuation: Continuation | None = None
     sealed: str | None = None
     untold: tuple[str, ...] = ()
+    told: tuple[Told, ...] = ()
+    """Formats of sound that the request was told, the last ones."""
+
+    def delivers(self, operation: int | None = None) -> AudioFormat | None:
+        """Return the format of what is said because of a unit, of the last one that was taken if none is named."""
+        if operation is None:
+            operation = self.in_flight[0].taken.operation - 1 if self.in_flight else self.operation
+        known = [told.format for told in self.told[:1]]
+        known += [told.format for told in self.told if told.since <= operation]
+        return known[-1] if known else None
 
     @property
     def waiting(self) -> int:

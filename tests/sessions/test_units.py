@@ -8,7 +8,7 @@ import pytest
 from antiphon.events import commands as cmd
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
-from antiphon.events.audio import SampleRef
+from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.config import Capabilities, ConfigPatch, Limits
 from antiphon.events.ids import parse_request, resident_request
 from antiphon.sessions import core
@@ -16,7 +16,7 @@ from antiphon.sessions.state import Span
 from antiphon.sessions.units import cut
 
 from tests.rules import rule
-from tests.sessions.world import FRAME, World, error, kinds, only
+from tests.sessions.world import FRAME, OUT, World, error, kinds, only
 
 UNIT = 5 * FRAME
 """Bytes of a unit of 160 ms: five frames."""
@@ -797,3 +797,131 @@ def test_only_the_request_that_has_units_accepts_them() -> None:
     (aside,) = [name for name in world.session.requests if name != listening]
     assert "UnitsAccepted" not in kinds(world.do(cmd.StageAccepted(request=aside, operation=1)))
     assert kinds(world.accept()) == ["RequestAccepted", "UnitsAccepted"]
+
+
+# -- the format of what is said ------------------------------------------------------------------------------
+
+ULAW = AudioFormat("g711_ulaw", 8_000)
+
+
+class TestTheFormatOfSound:
+    """What a unit makes is delivered in the format that its stage was told with it, and so labelled (L9, P23)."""
+
+    def told(self, world: World, events: list[ev.AnyEvent]) -> list[AudioFormat]:
+        return [effect.format for effect in world.effects(events) if isinstance(effect, fx.FeedStage)]
+
+    def update(self, world: World, wanted: AudioFormat = ULAW) -> None:
+        patch = ConfigPatch(output_format=wanted)
+        assert "ConfigUpdated" in kinds(world.do(cmd.UpdateSession(attachment=1, patch=patch)))
+
+    def say(self, world: World, operation: int | None = None, size: int = 480) -> list[ev.AnyEvent]:
+        said = cmd.StageProduced(request=world.resident, text="word", size=size, operation=operation)
+        return world.do(said)
+
+    @rule("L9", "P23")
+    def test_an_answer_to_a_unit_from_before_an_update_has_the_format_of_that_time(self) -> None:
+        world = listening()
+        assert self.told(world, world.append(5)) == [OUT]
+        world.accept()
+        self.update(world)
+        events = self.say(world, 1)
+        assert only(events, ev.ResponseCreated).head.output_format == OUT
+        assert only(events, ev.AudioDelta).format == OUT
+        assert self.told(world, world.append(5)) == [OUT], "an answer keeps its format to its end"
+        world.accept()
+        world.decide("end_of_turn")
+        assert self.told(world, world.append(5)) == [ULAW]
+        assert only(self.say(world, 3), ev.ResponseCreated).head.output_format == ULAW
+
+    @rule("L9")
+    def test_without_a_word_of_which_unit_it_is_of_the_last_one_that_was_taken(self) -> None:
+        world = listening()
+        world.append(5)
+        world.accept()
+        self.update(world)
+        world.append(5)
+        assert only(self.say(world), ev.ResponseCreated).head.output_format == OUT
+        assert kinds(self.say(world)) == ["AudioDelta"]
+
+    @rule("L9", "P20")
+    def test_an_answer_that_the_model_goes_on_with_in_another_format_is_two(self) -> None:
+        world = listening()
+        world.append(5)
+        world.accept()
+        self.update(world)
+        assert self.told(world, world.append(5)) == [ULAW]
+        first = only(self.say(world, 1), ev.ResponseCreated).head
+        assert self.told(world, world.append(5)) == [ULAW], "the stage is not told to and fro"
+        assert kinds(self.say(world, 2, size=0)) == ["UnitsAccepted", "TextDelta"], "words have no format"
+        events = self.say(world, 2)
+        ended, second = only(events, ev.ResponseEnded), only(events, ev.ResponseCreated).head
+        assert (ended.head.id, ended.status) == (first.id, "completed")
+        assert (first.output_format, second.output_format) == (OUT, ULAW)
+        assert only(events, ev.AudioDelta).format == ULAW
+        assert kinds(self.say(world, 3)) == ["UnitsAccepted", "AudioDelta"]
+
+    @rule("L9", "G39")
+    def test_sound_from_before_an_answer_was_announced_in_another_format_is_none_of_it(self) -> None:
+        world = listening()
+        world.append(5)
+        world.accept()
+        self.update(world)
+        world.say("And now?")
+        events = world.respond()
+        assert self.told(world, events) == [ULAW]
+        assert self.say(world, 1) == []
+        assert kinds(self.say(world, 1, size=0)) == ["OutputStarted", "TextDelta"], "words have no format"
+        assert only(self.say(world, 2), ev.AudioDelta).format == ULAW
+
+    @rule("L9")
+    def test_an_answer_in_words_or_behind_its_calls_asks_for_no_format(self) -> None:
+        for called in (False, True):
+            world = World(
+                plugin="echo", auto=True, capabilities=able(), modalities=("audio",) if called else ("text",)
+            )
+            world.append(5)
+            world.accept()
+            self.update(world)
+            world.append(5)
+            self.say(world, 1)
+            if called:
+                world.call(request=world.resident)
+            response = world.session.response
+            assert "ResponseEnded" not in kinds(self.say(world, 2))
+            assert response is not None
+            assert world.session.open_response(response.head.id) is not None
+
+    @rule("G3")
+    def test_one_that_the_client_wants_for_one_answer_is_told_with_the_next_unit(self) -> None:
+        world = listening()
+        world.append(5)
+        wanted = cmd.ResponseOptions(output_format=ULAW)
+        assert kinds(world.respond(wanted)) == ["OptionsReserved"]
+        assert self.told(world, world.append(5)) == [ULAW]
+        assert only(self.say(world, 2), ev.ResponseCreated).head.output_format == ULAW
+        world.decide("end_of_turn")
+        assert self.told(world, world.append(5)) == [OUT]
+
+    @rule("L9")
+    def test_a_committed_turn_is_answered_in_the_format_of_its_announcement(self) -> None:
+        world = turns()
+        for wanted in (OUT, ULAW):
+            world.append(7)
+            events = world.commit(create_response=True)
+            assert self.told(world, events) == [wanted, wanted]
+            assert only(events, ev.ResponseCreated).head.output_format == wanted
+            world.accept()
+            self.update(world, wanted)
+            assert only(self.say(world), ev.AudioDelta).format == wanted
+            world.decide("end_of_turn")
+            self.update(world)
+
+    @rule("L9")
+    def test_a_request_that_begins_anew_is_told_the_format_of_now(self) -> None:
+        world = listening(supports_reencode_context=True)
+        world.append(5)
+        self.say(world, 1)
+        self.update(world)
+        world.barge_in()
+        assert self.told(world, world.append(5)) == [ULAW]
+        assert only(self.say(world, 2), ev.ResponseCreated).head.output_format == ULAW

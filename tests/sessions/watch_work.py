@@ -9,6 +9,7 @@ from antiphon.events import commands as cmd
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
 from antiphon.events import ids
+from antiphon.events.audio import AudioFormat
 from antiphon.events.config import Limits
 from antiphon.events.log import Transaction
 from antiphon.sessions import core
@@ -40,6 +41,8 @@ class WatchWork(Struct):
     fed: dict[str, int] = field(default_factory=dict[str, int])
     operations: dict[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]])
     """Units that were given to a stage, and the number that each had in its request."""
+    formats: dict[int, AudioFormat] = field(default_factory=dict[int, AudioFormat])
+    """In which format the stage was told to deliver what it says because of a unit."""
     fence: tuple[int, int] = (0, 0)
     committed: int = 0
     """Where the sound of the last turn ends in the `in` stream."""
@@ -57,6 +60,7 @@ class WatchWork(Struct):
         self._answers(before, transaction)
         self._names(before, session, transaction)
         self._effects(session, transaction)
+        self._sound(transaction)
         self._opening(before, transaction)
         self._ends(transaction)
         self._interruption(before, transaction)
@@ -113,6 +117,7 @@ class WatchWork(Struct):
             case fx.FeedStage(request=request, operation=operation, seq=seq):
                 assert seq == self.fed.get(request, 0) + 1, "P10: a number is missing"
                 self.fed[request], self.operations[operation] = seq, (request, seq)
+                self.formats[operation] = effect.format
             case fx.AbortRequests(requests=requests) | fx.ReleaseRequests(requests=requests):
                 assert all(name in self.submitted for name in requests), "A15: whole names only"
             case fx.SubmitToStage(request=request):
@@ -120,6 +125,13 @@ class WatchWork(Struct):
                 assert session.phase == "open", "P55"
             case _:
                 pass
+
+    def _sound(self, transaction: Transaction) -> None:
+        command = transaction.command
+        made = self.formats.get(command.operation or 0) if isinstance(command, cmd.StageProduced) else None
+        for event in transaction.events:
+            if made is not None and isinstance(event, ev.AudioDelta):
+                assert event.format == made, "P23, L9: labelled as what it is not"
 
     # -- what opens, ends and interrupts: G20, G21, P8, P21-P24 ----------------------------------------------
 
@@ -136,8 +148,12 @@ class WatchWork(Struct):
                 assert command.text or command.size, "P24: nothing was said"
             if event.options == cmd.ResponseOptions() and not waited:
                 head, config = event.head, before.config
-                asked = (config.instructions, config.voice, config.speed, config.output_format, config.tools)
-                assert (head.instructions, head.voice, head.speed, head.output_format, head.tools) == asked, "P23"
+                asked = (config.instructions, config.voice, config.speed, config.tools)
+                assert (head.instructions, head.voice, head.speed, head.tools) == asked, "P23"
+                known = [config.output_format]
+                if isinstance(command, MADE_BY_REPORTS):  # it answers a unit, maybe one from before an update
+                    known += self.formats.values()
+                assert head.output_format in known, "P23"
 
     def _ends(self, transaction: Transaction) -> None:
         told = [event.code for event in transaction.events if isinstance(event, ev.ErrorReported)]
