@@ -456,8 +456,13 @@ class StageMeasured(StageReport, frozen=True, kw_only=True):
     usage: Usage = Usage()
 
 
-class StageGateOpened(StageReport, frozen=True, kw_only=True):
-    """What follows of this request leaves room for the next turn, which may begin beside it (H2)."""
+class StageInnerFinished(StageReport, frozen=True, kw_only=True):
+    """An inner stage of the request's chain has said all that it had to say; the stages behind it go on (N16).
+
+    `stage` counts from 0, in the order of the model's stages.
+    """
+
+    stage: int
 
 
 class StageContext(StageReport, frozen=True, kw_only=True):
@@ -538,7 +543,7 @@ AnyCommand = (
     | StageOwned
     | StageCalled
     | StageMeasured
-    | StageGateOpened
+    | StageInnerFinished
     | StageContext
     | StageFinished
     | StageFailed

@@ -6,10 +6,11 @@ from antiphon.events import ids
 from antiphon.events.audio import AudioFormat
 
 from .draft import Draft
+from .ending import end_response
 from .feeding import hand_over_turn, live, resident
 from .options import with_options
 from .playback import blocks
-from .state import Session, next_response_number
+from .state import Response, Session, next_response_number
 
 
 def answer(draft: Draft) -> None:
@@ -36,7 +37,7 @@ def open_response(
     session = draft.session
     chosen = options or session.reserved or cmd.ResponseOptions()
     if session.response is not None and chosen.remember:
-        draft.emit(ev.ResponseDrains(response_id=session.response.head.id))
+        _make_room(draft, session.response)
         session = draft.session
     head = _head(session, chosen, None if request is None else session.input.stream.delivers(operation))
     name = request or _new_request(session, chosen)
@@ -44,6 +45,15 @@ def open_response(
     if request is None:
         _hand_over(draft, session, head, name)
     return head
+
+
+def _make_room(draft: Draft, response: Response) -> None:
+    """Let an answer go on beside the next one; one of which no stage outlives its turn is complete (H4, N17)."""
+    if draft.plugins[draft.session.plugin].draining:
+        draft.emit(ev.ResponseDrains(response_id=response.head.id))
+    else:
+        draft.emit(ev.RequestFinished(request=response.request))
+        end_response(draft, response, "completed")
 
 
 def _hand_over(draft: Draft, before: Session, head: ev.ResponseHead, request: str) -> None:

@@ -61,7 +61,7 @@ CONTROLS: Mapping[type[cmd.Command], Handler] = {
     cmd.StageProduced: speaking.stage_produced,
     cmd.StageSegmentFinished: segments.segment_finished,
     cmd.StageMeasured: segments.stage_measured,
-    cmd.StageGateOpened: draining.stage_gate_opened,
+    cmd.StageInnerFinished: draining.stage_inner_finished,
     cmd.StageContext: draining.stage_context,
     cmd.StageOwned: calling.stage_owned,
     cmd.StageCalled: calling.stage_called,

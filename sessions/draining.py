@@ -8,8 +8,8 @@ from .draft import Draft
 from .feeding import live
 
 
-def stage_gate_opened(draft: Draft, report: cmd.StageGateOpened) -> None:
-    """Let the next turn begin, for a model that can; one that waits begins now (H1-H3).
+def stage_inner_finished(draft: Draft, report: cmd.StageInnerFinished) -> None:
+    """Let the next turn begin behind the stage that the model says, if it can (H1-H3); one that waits begins now.
 
     A gate of an answer that is not the active one is history: the next turn has begun already. A resident request
     leaves no room: it makes one answer at a time (H5).
@@ -17,7 +17,9 @@ def stage_gate_opened(draft: Draft, report: cmd.StageGateOpened) -> None:
     session = draft.session
     known = live(session, report.request)
     able = session.capabilities.supports_concurrent_turn_requests
-    if not able or known is None or known.response_id is None:
+    if not able or not draft.plugins[session.plugin].opens_gate(report.stage):
+        return
+    if known is None or known.response_id is None:
         return
     active = session.response
     if active is None or active.request != report.request or session.turn.gate is not None:

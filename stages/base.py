@@ -14,7 +14,7 @@ from antiphon.events.commands import (
     StageContext,
     StageFailed,
     StageFinished,
-    StageGateOpened,
+    StageInnerFinished,
     StageLost,
     StageMeasured,
     StageOwned,
@@ -37,7 +37,7 @@ AnyReport = (
     | StageSegmentFinished
     | StageCalled
     | StageMeasured
-    | StageGateOpened
+    | StageInnerFinished
     | StageContext
     | StageOwned
     | StageFinished
@@ -143,12 +143,14 @@ class Stage(Protocol):
 
     `handle` is called by the host, one message at a time, and must return quickly: long work belongs to the
     stage's own threads. A report for a request follows this grammar: `StageAccepted`, then any number of
-    `StageTranscribed`, `StageProduced`, `StageCalled`, `StageMeasured`, at most one `StageContext` and
-    `StageGateOpened` each, then one of `StageFinished` or `StageFailed`; `StageReleased` once,
-    after `Abort` or `Release`. A resident request (`payload.response_id` None) does not finish: between its
-    acceptance and its end, each of its units is answered (see `Append`), and `StageSegmentFinished` says what the
-    model decides when it has worked off what it has. An exception out of `handle` is a fault of the stage: the
-    host fails the request.
+    `StageTranscribed`, `StageProduced`, `StageCalled`, `StageMeasured`, at most one `StageContext` and one
+    `StageInnerFinished` for each inner stage, then one of `StageFinished` or `StageFailed`; `StageReleased` once,
+    after `Abort` or `Release`. Text of an inner stage that the client shall see is `StageProduced` as soon as it is
+    there, and goes on to the next stage all the same (N12).
+
+    A resident request (`payload.response_id` None) does not finish: between its acceptance and its end, each of its
+    units is answered (see `Append`), and `StageSegmentFinished` says what the model decides when it has worked off
+    what it has. An exception out of `handle` is a fault of the stage: the host fails the request.
     """
 
     @property

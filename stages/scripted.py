@@ -14,6 +14,7 @@ from antiphon.events.commands import (
     StageCost,
     StageFailed,
     StageFinished,
+    StageInnerFinished,
     StageProduced,
     StageRefused,
     StageReleased,
@@ -103,6 +104,12 @@ class Decide(Struct, frozen=True):
     costs: tuple[StageCost, ...] = ()
 
 
+class Inner(Struct, frozen=True):
+    """Report that an inner stage has ended."""
+
+    stage: int
+
+
 class Finish(Struct, frozen=True):
     """Report the end."""
 
@@ -153,6 +160,7 @@ Step = (
     | Take
     | Refuse
     | Decide
+    | Inner
     | Finish
     | Fail
     | Crash
@@ -364,7 +372,7 @@ class ScriptedStage:
             case Repeat():
                 if run.last is not None:
                     self._say(*run.last)
-            case Transcribe() | Decide() | Finish() | Fail():
+            case Transcribe() | Decide() | Inner() | Finish() | Fail():
                 self._tell(run, _report(run, step))
             case Cue() | Crash() | Hang():
                 pass
@@ -413,7 +421,7 @@ def _taken(run: _Run) -> int:
     return unit.operation
 
 
-def _report(run: _Run, step: Transcribe | Decide | Finish | Fail) -> AnyReport:
+def _report(run: _Run, step: Transcribe | Decide | Inner | Finish | Fail) -> AnyReport:
     submit = run.submit
     match step:
         case Decide():
@@ -431,6 +439,8 @@ def _report(run: _Run, step: Transcribe | Decide | Finish | Fail) -> AnyReport:
             users = [item for item in submit.payload.items if isinstance(item, Message) and item.role == "user"]
             item_id = users[-1].id if users else ""
             return StageTranscribed(request=submit.request, item_id=item_id, text=text, final=final, error=error)
+        case Inner(stage=stage):
+            return StageInnerFinished(request=submit.request, stage=stage)
         case Finish(usage=usage, costs=costs):
             return StageFinished(request=submit.request, usage=usage, costs=costs)
         case Fail(code=code, message=message):

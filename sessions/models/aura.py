@@ -14,6 +14,7 @@ from .base import TurnModel
 from .extras import INVALID, PARAM, filled, read
 
 VISION_LANGUAGE = 1
+TALKER, VOCODER = 2, 3
 SILENT_TOKEN = 151_669
 END_OF_MESSAGE = 151_645
 SPOKEN_END = 2150
@@ -64,14 +65,6 @@ class Aura(TurnModel, frozen=True, kw_only=True):
         newest = next((group for group in reversed(groups) if group), ())
         return newest * 2 if len(newest) == 1 else newest[-2:]
 
-    def opens_gate(self, *, stage: int, finished: bool) -> bool:
-        """The next turn may begin when the text is complete (N55)."""
-        return stage == VISION_LANGUAGE and finished
-
-    def draining(self) -> frozenset[int]:
-        """The two stages of speech (N55)."""
-        return frozenset(range(VISION_LANGUAGE + 1, len(self.stages)))
-
 
 AURA = Aura(
     name="aura",
@@ -87,6 +80,8 @@ AURA = Aura(
     ),
     stages=("recogniser", "vision_language", "talker", "vocoder"),
     language_stage=VISION_LANGUAGE,
+    gate=VISION_LANGUAGE,
+    draining=frozenset({TALKER, VOCODER}),
     defaults=(
         Sampling(temperature=0.0, max_tokens=256),
         Sampling(temperature=0.0, max_tokens=256, stops=(SILENT_TOKEN, END_OF_MESSAGE)),

@@ -145,11 +145,6 @@ class SessionPlugin(Protocol):
         ...
 
     @property
-    def shows_first_text(self) -> bool:
-        """Whether the text of the first stage is shown while it streams (N1, N12)."""
-        ...
-
-    @property
     def promises_audio(self) -> bool:
         """Whether all that it writes of a spoken answer is also spoken: else the answer has failed (N25)."""
         ...
@@ -224,12 +219,16 @@ class SessionPlugin(Protocol):
         """Return the scheduler tokens that a unit needs at most (N10); 0: the stage knows by itself."""
         ...
 
-    def opens_gate(self, *, stage: int, finished: bool) -> bool:
-        """Return whether an output of this stage lets the next turn begin (N16, H2)."""
+    def opens_gate(self, stage: int) -> bool:
+        """Return whether the next turn may begin when this stage has said all of its turn (N16, H2)."""
         ...
 
+    @property
     def draining(self) -> frozenset[int]:
-        """Return the stages that may still finish an earlier turn while the next one runs (N17)."""
+        """The stages that may still finish an earlier turn while the next one runs (N17).
+
+        Without any, an answer is complete when the next turn begins beside it.
+        """
         ...
 
 
@@ -251,7 +250,9 @@ class TurnModel(Struct, frozen=True, kw_only=True):
     ref_audio: RefAudio = "unsupported"
     warmup_units: int = 0
     max_sessions: int | None = None
-    shows_first_text: bool = False
+    gate: int | None = None
+    """The stage whose end lets the next turn begin; None: one turn at a time."""
+    draining: frozenset[int] = frozenset()
     promises_audio: bool = False
 
     @property
@@ -365,13 +366,9 @@ class TurnModel(Struct, frozen=True, kw_only=True):
         """Leave it to the stage."""
         return 0
 
-    def opens_gate(self, *, stage: int, finished: bool) -> bool:
-        """One turn at a time."""
-        return False
-
-    def draining(self) -> frozenset[int]:
-        """No stage outlives its turn."""
-        return frozenset()
+    def opens_gate(self, stage: int) -> bool:
+        """Return whether it is the one stage that does."""
+        return stage == self.gate
 
 
 def worded(item: Item) -> Item:

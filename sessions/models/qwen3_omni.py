@@ -54,5 +54,4 @@ QWEN3_OMNI = Qwen3Omni(
     promises_audio=True,
     max_tools=0,
     ref_audio="refused",
-    shows_first_text=True,
 )

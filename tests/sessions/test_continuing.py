@@ -6,12 +6,12 @@ from antiphon.events import commands as cmd
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
 from antiphon.events.items import FunctionCall, FunctionOutput
-from antiphon.sessions.plugins import CASCADE, ECHO
+from antiphon.sessions.plugins import ECHO
 from antiphon.sessions.view import next_deadline
 
 from tests.rules import rule
 from tests.sessions.test_units import UNIT, listening, turns, units
-from tests.sessions.world import FRAME, MS, World, capable, kinds, only
+from tests.sessions.world import FRAME, MS, OVERLAPPING, World, kinds, only
 
 PERIOD = ECHO.continuation_samples // 16
 """Milliseconds of a unit of silence."""
@@ -220,12 +220,11 @@ def test_a_model_without_a_memory_is_given_no_silence(decision: cmd.Decision) ->
 @rule("G29", "Q4.12")
 @pytest.mark.parametrize("decision", ["listen", "speak", "end_of_turn"])
 def test_the_end_of_an_answer_that_drains_does_not_end_the_next_one(decision: cmd.Decision) -> None:
-    able = capable(CASCADE.capabilities, supports_concurrent_turn_requests=True)
-    world = World(capabilities=able)
+    world = World(plugins=OVERLAPPING)
     world.begin("One?")
     first = world.request
     world.produce("Yes.", 100)
-    world.do(cmd.StageGateOpened(request=first))
+    world.end_inner(request=first)
     world.append(30)
     second = only(world.commit(create_response=True), ev.ResponseCreated).head.id
     world.do(cmd.StageSegmentFinished(request=first, decision=decision))

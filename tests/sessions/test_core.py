@@ -53,7 +53,7 @@ def test_a_session_that_does_not_exist_decides_nothing(kind: type[cmd.Command]) 
         cmd.StageRefused(request="r", operation=1, message="m"),
         cmd.StageSegmentFinished(request="r", decision="listen"),
         cmd.StageMeasured(request="r"),
-        cmd.StageGateOpened(request="r"),
+        cmd.StageInnerFinished(request="r", stage=1),
         cmd.StageContext(request="r", turn=ContextTurn()),
     ]
     for command in examples:

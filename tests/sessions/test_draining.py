@@ -10,17 +10,18 @@ from antiphon.events import ids
 from antiphon.events.context import ContextTurn
 from antiphon.events.items import Message
 from antiphon.sessions import core
+from antiphon.sessions.plugins import Registry
 from antiphon.sessions.state import KEPT_PLAYOUTS
 from antiphon.sessions.view import next_deadline
 
 from tests.rules import rule
-from tests.sessions.world import World, capable, error, kinds, only
+from tests.sessions.world import BESIDE, OVERLAPPING, World, capable, error, kinds, only
 
-CONCURRENT = capable(core.REGISTRY["cascade"].capabilities, supports_concurrent_turn_requests=True)
+ONE_AT_A_TIME = core.REGISTRY["cascade"].capabilities
 
 
 def open_gate(world: World, request: str | None = None) -> list[ev.AnyEvent]:
-    return world.do(cmd.StageGateOpened(request=request or world.request))
+    return world.end_inner(1, request)
 
 
 def turn(world: World, frames: int = 30) -> list[ev.AnyEvent]:
@@ -31,7 +32,7 @@ def turn(world: World, frames: int = 30) -> list[ev.AnyEvent]:
 
 def overlapping(policy: bool = True) -> tuple[World, str, str, str, str]:
     """Two answers at once: the first drains, the second is active. Returns their ids and requests."""
-    world = World(capabilities=CONCURRENT)
+    world = World(plugins=OVERLAPPING)
     first = only(turn(world), ev.ResponseCreated)
     world.produce("One, ", 500)
     open_gate(world)
@@ -44,7 +45,7 @@ def overlapping(policy: bool = True) -> tuple[World, str, str, str, str]:
 
 @rule("H1", "H3")
 def test_a_gate_of_a_model_that_takes_one_turn_at_a_time_means_nothing() -> None:
-    world = World()
+    world = World(plugins=OVERLAPPING, capabilities=ONE_AT_A_TIME)
     turn(world)
     assert open_gate(world) == []
     committed = only(turn(world), ev.InputCommitted)
@@ -53,7 +54,7 @@ def test_a_gate_of_a_model_that_takes_one_turn_at_a_time_means_nothing() -> None
 
 @rule("H1", "H2", "H3")
 def test_an_open_gate_lets_the_next_turn_begin_and_cancels_nothing() -> None:
-    world = World(capabilities=CONCURRENT)
+    world = World(plugins=OVERLAPPING)
     turn(world)
     world.produce("One, ", 500)
     assert kinds(open_gate(world)) == ["GateOpened"]
@@ -64,9 +65,35 @@ def test_an_open_gate_lets_the_next_turn_begin_and_cancels_nothing() -> None:
     assert not [event for event in events if isinstance(event, ev.ResponseEnded)]
 
 
+@rule("H2", "N16")
+def test_only_the_stage_that_the_plugin_names_opens_the_gate() -> None:
+    world = World(plugins=OVERLAPPING)
+    turn(world)
+    assert world.end_inner(0) == []
+    assert world.end_inner(2) == []
+    assert only(turn(world), ev.InputCommitted).response_create_deferred
+    assert kinds(world.end_inner(1))[0] == "GateOpened"
+
+
+@rule("H2", "H4", "N17")
+def test_where_no_stage_outlives_its_turn_an_answer_is_complete_when_the_next_one_begins() -> None:
+    alone: Registry = {"cascade": msgspec.structs.replace(BESIDE, draining=frozenset())}
+    world = World(plugins=alone)
+    first = only(turn(world), ev.ResponseCreated)
+    world.produce("One.", 500)
+    assert kinds(open_gate(world)) == ["GateOpened"]
+    assert world.session.response is not None, "until then it may say more"
+    events = turn(world)
+    assert kinds(events)[-4:] == ["RequestFinished", "ResponseEnded", "ResponseCreated", "RequestSubmitted"]
+    ended = only(events, ev.ResponseEnded)
+    assert (ended.head.id, ended.status, ended.text) == (first.head.id, "completed", "One.")
+    assert world.effects(events)[0] == fx.ReleaseRequests(requests=(first.request,)), "it is not aborted"
+    assert world.produce("late", 100, first.request) == []
+
+
 @rule("H4", "A6", "P7")
 def test_the_next_turn_opens_in_order() -> None:
-    world = World(capabilities=CONCURRENT)
+    world = World(plugins=OVERLAPPING)
     first = only(turn(world), ev.ResponseCreated)
     world.produce("One, ", 500)
     open_gate(world)
@@ -83,7 +110,7 @@ def test_the_next_turn_opens_in_order() -> None:
 
 @rule("H4", "P41", "I10")
 def test_the_place_of_an_answer_in_the_conversation_is_that_of_its_announcement() -> None:
-    world = World(capabilities=CONCURRENT)
+    world = World(plugins=OVERLAPPING)
     first = only(turn(world), ev.ResponseCreated)
     open_gate(world)  # before it has said anything
     second = only(turn(world), ev.ResponseCreated)
@@ -103,7 +130,7 @@ def test_the_gate_closes_with_the_next_turn() -> None:
 
 @rule("H3", "G36")
 def test_an_interruption_closes_the_gate() -> None:
-    world = World(capabilities=CONCURRENT)
+    world = World(plugins=OVERLAPPING)
     turn(world)
     open_gate(world)
     world.cancel()
@@ -119,7 +146,7 @@ def test_a_gate_of_a_request_that_is_not_the_active_one_s_is_history() -> None:
 
 @rule("H3", "F22")
 def test_a_turn_that_waits_begins_when_the_gate_opens() -> None:
-    world = World(capabilities=CONCURRENT)
+    world = World(plugins=OVERLAPPING)
     turn(world)
     turn(world)
     assert world.session.turn.deferred == 1
@@ -130,7 +157,7 @@ def test_a_turn_that_waits_begins_when_the_gate_opens() -> None:
 
 @rule("H3", "G6")
 def test_a_client_s_own_request_for_an_answer_is_still_refused_meanwhile() -> None:
-    world = World(capabilities=CONCURRENT)
+    world = World(plugins=OVERLAPPING)
     turn(world)
     open_gate(world)
     assert error(world.respond()) == "response_already_active"
@@ -138,7 +165,7 @@ def test_a_client_s_own_request_for_an_answer_is_still_refused_meanwhile() -> No
 
 @rule("H3", "I19")
 def test_an_open_gate_is_not_shut_by_sound_that_is_still_played() -> None:
-    world = World(capabilities=CONCURRENT)
+    world = World(plugins=OVERLAPPING)
     turn(world)
     world.produce("One.", 60_000)
     open_gate(world)
@@ -150,7 +177,7 @@ def test_an_open_gate_is_not_shut_by_sound_that_is_still_played() -> None:
 
 @rule("H6", "P12")
 def test_with_the_gate_closed_the_next_turn_waits_until_the_last_chain_is_gone() -> None:
-    world = World(capabilities=CONCURRENT)
+    world = World(plugins=OVERLAPPING)
     turn(world)
     turn(world)
     first = world.request
@@ -220,7 +247,7 @@ def test_a_drain_that_was_heard_can_be_acknowledged_behind_its_end() -> None:
 
 @rule("H10")
 def test_a_drain_that_said_nothing_leaves_nothing() -> None:
-    world = World(capabilities=CONCURRENT)
+    world = World(plugins=OVERLAPPING)
     first = only(turn(world), ev.ResponseCreated)
     open_gate(world)
     turn(world)
@@ -351,7 +378,7 @@ def remembers(world: World, said: str | None, request: str | None = None) -> lis
 
 @rule("H15")
 def test_the_model_remembers_a_turn_once_and_is_shown_it() -> None:
-    world = World(capabilities=CONCURRENT)
+    world = World(plugins=OVERLAPPING)
     turn(world)
     assert kinds(remembers(world, "All is well.")) == ["ContextCommitted"]
     assert remembers(world, "Again.") == []
@@ -364,7 +391,7 @@ def test_the_model_remembers_a_turn_once_and_is_shown_it() -> None:
 
 @rule("H15")
 def test_a_silent_turn_is_remembered_too_and_playback_is_another_matter() -> None:
-    world = World(capabilities=CONCURRENT)
+    world = World(plugins=OVERLAPPING)
     turn(world)
     remembers(world, None)
     world.do(cmd.StageFinished(request=world.request, silent=True))
@@ -378,7 +405,7 @@ def test_a_silent_turn_is_remembered_too_and_playback_is_another_matter() -> Non
 
 @rule("H15")
 def test_nothing_of_an_interrupted_turn_is_remembered() -> None:
-    world = World(capabilities=CONCURRENT)
+    world = World(plugins=OVERLAPPING)
     turn(world)
     request = world.request
     world.produce("Yes", 100)
@@ -389,7 +416,7 @@ def test_nothing_of_an_interrupted_turn_is_remembered() -> None:
 
 @rule("H15", "Q4.27")
 def test_the_memory_is_the_session_s_own() -> None:
-    one, other = World(capabilities=CONCURRENT), World(capabilities=CONCURRENT)
+    one, other = World(plugins=OVERLAPPING), World(plugins=OVERLAPPING)
     turn(one)
     remembers(one, "One.")
     assert len(one.session.context) == 1
@@ -398,7 +425,7 @@ def test_the_memory_is_the_session_s_own() -> None:
 
 
 def test_conversation_items_know_nothing_of_it() -> None:
-    world = World(capabilities=CONCURRENT)
+    world = World(plugins=OVERLAPPING)
     turn(world)
     remembers(world, "All is well.")
     entries = world.session.conversation.entries.values()
@@ -408,7 +435,7 @@ def test_conversation_items_know_nothing_of_it() -> None:
 
 @rule("H3", "G6")
 def test_a_client_may_ask_for_an_answer_to_a_turn_beside_one_that_leaves_room() -> None:
-    world = World(capabilities=CONCURRENT)
+    world = World(plugins=OVERLAPPING)
     turn(world)
     world.say("And this?")
     assert error(world.respond()) == "response_already_active"  # the gate is shut
@@ -419,7 +446,7 @@ def test_a_client_may_ask_for_an_answer_to_a_turn_beside_one_that_leaves_room() 
 @rule("H11", "J10")
 @pytest.mark.parametrize("older_first", [True, False])
 def test_calls_of_a_drain_and_of_the_newer_answer_are_awaited_together(older_first: bool) -> None:
-    world = World(capabilities=CONCURRENT, auto=True)
+    world = World(plugins=OVERLAPPING, auto=True)
     first = only(turn(world), ev.ResponseCreated).request
     world.call(call_id="forgotten", request=first)
     world.finish(first)
@@ -437,7 +464,7 @@ def test_calls_of_a_drain_and_of_the_newer_answer_are_awaited_together(older_fir
 
 @rule("I14")
 def test_an_answer_that_drains_is_followed_however_many_come_after_it() -> None:
-    world = World(capabilities=CONCURRENT, policy="commit_all_on_done")
+    world = World(plugins=OVERLAPPING, policy="commit_all_on_done")
     first = only(turn(world), ev.ResponseCreated)
     world.produce("One, ", 100_000)
     open_gate(world)
@@ -454,7 +481,7 @@ def test_an_answer_that_drains_is_followed_however_many_come_after_it() -> None:
 
 @rule("I14")
 def test_no_answer_that_is_open_is_let_go_even_if_all_are() -> None:
-    world = World(capabilities=CONCURRENT)
+    world = World(plugins=OVERLAPPING)
     requests: list[str] = []
     for number in range(KEPT_PLAYOUTS + 2):
         requests.append(only(turn(world, 3), ev.ResponseCreated).request)
@@ -478,7 +505,7 @@ def test_a_restart_says_of_every_answer_that_it_failed() -> None:
 @rule("H1", "H5")
 def test_a_request_that_listens_leaves_no_room_for_another_answer() -> None:
     able = capable(core.REGISTRY["echo"].capabilities, supports_concurrent_turn_requests=True)
-    world = World(plugin="echo", capabilities=able)
+    world = World(plugin="echo", capabilities=able, plugins=OVERLAPPING)
     turn(world)
     world.accept()
     assert open_gate(world, world.resident) == []

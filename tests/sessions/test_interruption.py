@@ -13,10 +13,9 @@ from antiphon.sessions import core
 from antiphon.sessions.phases import LIVE
 
 from tests.rules import rule
-from tests.sessions.world import World, capable, error
+from tests.sessions.world import OVERLAPPING, World, error
 
 CASCADE = core.REGISTRY["cascade"].capabilities
-CONCURRENT = capable(CASCADE, supports_concurrent_turn_requests=True)
 
 Give = Callable[[World], list[ev.AnyEvent]]
 
@@ -120,7 +119,7 @@ def deferred(world: World) -> None:
 def draining(world: World) -> None:
     """Two answers are made beside each other."""
     _speak(world, 1_000)
-    world.do(cmd.StageGateOpened(request=world.request))
+    world.end_inner()
     ask(world)
     world.produce("More.", 500)
 
@@ -307,7 +306,7 @@ def test_sessions_of_turns(state: Callable[[World], None], command: str, want: O
     ],
 )
 def test_turns_that_wait_or_overlap(state: Callable[[World], None], command: str, want: Outcome) -> None:
-    check(World(capabilities=CONCURRENT), state, command, want)
+    check(World(plugins=OVERLAPPING), state, command, want)
 
 
 # -- resident models -----------------------------------------------------------------------------------------

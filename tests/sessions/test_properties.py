@@ -32,7 +32,7 @@ from antiphon.sessions.plugins import Registry
 from antiphon.sessions.view import next_deadline
 
 from tests.rules import rule as holds
-from tests.sessions.world import FRAME, MEMORY, OUT, QUICK_VAD, REMEMBERING, WALL, World, token
+from tests.sessions.world import BESIDE, FRAME, MEMORY, OUT, QUICK_VAD, REMEMBERING, WALL, World, token
 
 LIMITS = Limits(
     grace_ms=3_000,
@@ -71,8 +71,14 @@ HELD = (
 """What this test holds, at every step of every session that it draws."""
 ANSWERS = (cmd.StageAccepted, cmd.StageFinished, cmd.StageFailed, cmd.StageReleased, cmd.StageLost)
 
-PRIMED: Registry = {**REMEMBERING, "echo": msgspec.structs.replace(MEMORY, priming_units=2)}
-"""A model with a memory that begins a written turn in silence."""
+PRIMED: Registry = {
+    **REMEMBERING,
+    "echo": msgspec.structs.replace(MEMORY, priming_units=2, gate=1),
+    "cascade": BESIDE,
+}
+"""A model with a memory that begins a written turn in silence, and one whose answers may drain."""
+IDLE: Registry = {**PRIMED, "cascade": msgspec.structs.replace(BESIDE, draining=frozenset())}
+"""No stage of it outlives its turn."""
 
 Pick = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -176,6 +182,7 @@ class SessionMachine(RuleBasedStateMachine):
         resumable=st.sampled_from([True, True, True, False]),
         reencodes=st.booleans(),
         concurrent=st.booleans(),
+        drains=st.booleans(),
         unaligned=st.sampled_from([False, False, True]),
         period_ms=st.sampled_from([None, 80]),
         seed=st.sampled_from([None, None, "Sing."]),
@@ -192,6 +199,7 @@ class SessionMachine(RuleBasedStateMachine):
         resumable: bool,
         reencodes: bool,
         concurrent: bool,
+        drains: bool,
         unaligned: bool,
         period_ms: int | None,
         seed: str | None,
@@ -216,7 +224,7 @@ class SessionMachine(RuleBasedStateMachine):
             resumable=resumable,
             limits=LIMITS,
             capabilities=able,
-            plugins=PRIMED,
+            plugins=PRIMED if drains else IDLE,
         )
         self.seq: int | None = None
         self.requests: list[str] = []
@@ -641,13 +649,13 @@ class SessionMachine(RuleBasedStateMachine):
             return  # few stages give up what they were not told to forget
         self.give(kind(request=request))
 
-    @rule(data=st.data(), kind=st.sampled_from(["gate", "gate", "context", "costs"]))
+    @rule(data=st.data(), kind=st.sampled_from(["inner", "inner", "context", "costs"]))
     @precondition(works)
     def report_beside(self, data: st.DataObject, kind: str) -> None:
         """What a stage says beside its outputs (H2, H15, K24)."""
         request = self.a_request(data.draw)
         told: dict[str, cmd.AnyCommand] = {
-            "gate": cmd.StageGateOpened(request=request),
+            "inner": cmd.StageInnerFinished(request=request, stage=data.draw(st.sampled_from([1, 1, 1, 0]))),
             "context": cmd.StageContext(request=request, turn=ContextTurn(user="?", assistant="!")),
             "costs": cmd.StageMeasured(request=request, costs=(cmd.StageCost(stage="llm", outputs=1),)),
         }

@@ -14,7 +14,7 @@ from antiphon.events.metrics import StageCost, Usage
 from antiphon.sessions import core
 
 from tests.rules import rule
-from tests.sessions.world import World, capable, kinds, only
+from tests.sessions.world import OVERLAPPING, World, kinds, only
 
 CASCADE = core.REGISTRY["cascade"].capabilities
 
@@ -216,10 +216,10 @@ def test_a_model_without_a_memory_cannot_go_on(decision: cmd.Decision) -> None:
 
 @rule("G29", "H14", "Q4.12")
 def test_a_segment_of_a_draining_answer_ends_nothing() -> None:
-    world = World(capabilities=capable(CASCADE, supports_concurrent_turn_requests=True))
+    world = World(plugins=OVERLAPPING)
     world.append(30)
     first = only(world.commit(create_response=True), ev.ResponseCreated)
-    world.do(cmd.StageGateOpened(request=first.request))
+    world.end_inner(request=first.request)
     world.append(30)
     world.commit(create_response=True)
     assert decide(world, "speak", first.request) == []

@@ -12,10 +12,9 @@ from antiphon.events.items import AudioPart, Message
 from antiphon.sessions import core
 
 from tests.rules import rule
-from tests.sessions.world import World, capable, error, kinds, only
+from tests.sessions.world import OVERLAPPING, World, capable, error, kinds, only
 
 CASCADE = core.REGISTRY["cascade"].capabilities
-CONCURRENT = capable(CASCADE, supports_concurrent_turn_requests=True)
 
 Do = Callable[[World], list[ev.AnyEvent]]
 
@@ -262,12 +261,12 @@ def test_once_closing_began_nothing_more_is_told_of_answers() -> None:
 
 @rule("G41", "G39")
 def test_an_end_is_never_too_late_for_its_own_answer() -> None:
-    world = World(capabilities=CONCURRENT)
+    world = World(plugins=OVERLAPPING)
     first = only(ask(world), ev.ResponseCreated)
-    world.do(cmd.StageGateOpened(request=first.request))
+    world.end_inner(request=first.request)
     for _ in range(2):  # the session's turn goes on
         second = only(ask(world), ev.ResponseCreated)
-        world.do(cmd.StageGateOpened(request=second.request))
+        world.end_inner(request=second.request)
         world.finish(second.request)
     assert world.session.turn.turn > first.head.turn + 1
     assert only(world.finish(first.request), ev.ResponseEnded).head.id == first.head.id
@@ -286,10 +285,10 @@ def test_an_end_of_a_dead_epoch_ends_nothing() -> None:
 
 @rule("Q4.12", "G29", "H14")
 def test_the_end_of_a_draining_answer_does_not_end_a_newer_one() -> None:
-    world = World(capabilities=CONCURRENT)
+    world = World(plugins=OVERLAPPING)
     first = only(ask(world), ev.ResponseCreated)
     world.produce("One.", 100)
-    world.do(cmd.StageGateOpened(request=first.request))
+    world.end_inner(request=first.request)
     second = only(ask(world), ev.ResponseCreated)
     events = world.finish(first.request)
     assert [event.head.id for event in events if isinstance(event, ev.ResponseEnded)] == [first.head.id]
@@ -314,7 +313,7 @@ def test_words_of_the_user_come_once_for_the_item_that_was_spoken() -> None:
 
 @rule("N15", "H15")
 def test_a_model_s_context_takes_no_turn_twice_and_none_that_was_interrupted() -> None:
-    world = World(capabilities=CONCURRENT)
+    world = World(plugins=OVERLAPPING)
     ask(world)
     turn = cmd.StageContext(request=world.request, turn=cmd.ContextTurn(user="?", assistant="Yes."))
     assert kinds(world.do(turn)) == ["ContextCommitted"]

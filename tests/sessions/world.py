@@ -14,6 +14,7 @@ from antiphon.events.config import (
     Limits,
     Modality,
     PlaybackPolicy,
+    Sampling,
     SessionConfig,
     TurnDetection,
 )
@@ -22,7 +23,7 @@ from antiphon.events.log import Transaction
 from antiphon.sessions import core
 from antiphon.sessions.models.base import Baked, TurnModel, locked_instructions, locked_tools
 from antiphon.sessions.phases import LEFT, LIVE
-from antiphon.sessions.plugins import ECHO, REGISTRY, Registry
+from antiphon.sessions.plugins import CASCADE, ECHO, REGISTRY, Registry
 from antiphon.sessions.view import prompt
 
 from tests.sessions import watch_models
@@ -53,6 +54,23 @@ class Remembering(TurnModel, frozen=True, kw_only=True):
 MEMORY = Remembering(name=ECHO.name, version=ECHO.version, capabilities=ECHO.capabilities)
 REMEMBERING: Registry = {**REGISTRY, "echo": MEMORY}
 """The shipped models, but the echo has a memory."""
+
+
+BESIDE = TurnModel(
+    name="cascade",
+    version=CASCADE.version,
+    capabilities=msgspec.structs.replace(CASCADE.capabilities, supports_concurrent_turn_requests=True),
+    stages=("recogniser", "language", "voice"),
+    defaults=(Sampling(),) * 3,
+    gate=1,
+    draining=frozenset({2}),
+)
+OVERLAPPING: Registry = {
+    **REGISTRY,
+    "cascade": BESIDE,
+    "echo": msgspec.structs.replace(ECHO, gate=1, draining=frozenset({2})),
+}
+"""The shipped models, but the cascade takes the next turn while the last one is still spoken; and an odd echo."""
 
 
 def token(generation: int) -> str:
@@ -344,6 +362,10 @@ class World:
     def decide(self, decision: cmd.Decision, operation: int | None = None) -> list[ev.AnyEvent]:
         """Let a resident model wait for more."""
         return self.do(cmd.StageSegmentFinished(request=self.resident, decision=decision, operation=operation))
+
+    def end_inner(self, stage: int = 1, request: str | None = None) -> list[ev.AnyEvent]:
+        """Let an inner stage end; of the model that overlaps, the second one opens the gate."""
+        return self.do(cmd.StageInnerFinished(request=request or self.request, stage=stage))
 
     def finish(self, request: str | None = None) -> list[ev.AnyEvent]:
         return self.do(cmd.StageFinished(request=request or self.request))

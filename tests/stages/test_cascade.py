@@ -81,7 +81,7 @@ def bench() -> Any:
         one.stage.close()
 
 
-@rule("K14")
+@rule("K14", "N12")
 def test_a_spoken_turn_is_recognised_written_and_spoken_in_order(bench: Any) -> None:
     one = bench()
     reports = [report for report, _ in one.run(submit()).reports]

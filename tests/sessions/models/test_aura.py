@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antiphon.events import commands as cmd
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
 from antiphon.events.audio import SampleRef
@@ -13,9 +14,19 @@ from antiphon.sessions.plugins import AURA
 
 from tests.rules import rule
 from tests.sessions.models.configs import VOICE, Refused, changed, config, opening, options, refused
-from tests.sessions.world import World, error, only
+from tests.sessions.world import World, error, kinds, only
 
 CLIP = (SampleRef("in", 0, 2),)
+
+
+def watching() -> World:
+    return World(plugin="aura")
+
+
+def look(world: World) -> ev.ResponseCreated:
+    """Show the model something, ask about it, and return the answer that is announced."""
+    world.append(10, pictures=(10,))
+    return only(world.commit(create_response=True), ev.ResponseCreated)
 
 
 @rule("N58")
@@ -70,10 +81,15 @@ def test_the_silent_token_stops_the_text_and_the_speech_has_its_own_end() -> Non
 
 @rule("N16", "N17", "N55")
 def test_the_gate_opens_when_the_text_is_complete_and_speech_drains() -> None:
-    gates = [(stage, done) for stage in range(4) for done in (False, True)]
-    assert [gate for gate in gates if AURA.opens_gate(stage=gate[0], finished=gate[1])] == [(1, True)]
-    assert AURA.draining() == {2, 3}
-    assert AURA.capabilities.supports_concurrent_turn_requests
+    world = watching()
+    first = look(world)
+    for stage, opens in ((0, False), (2, False), (3, False), (1, True)):
+        told = world.do(cmd.StageInnerFinished(request=first.request, stage=stage))
+        assert kinds(told) == (["GateOpened"] if opens else [])
+    second = look(world)
+    assert second.head.turn == first.head.turn + 1
+    assert only(world.produce("One.", 100, first.request), ev.AudioDelta).response_id == first.head.id
+    assert only(world.produce("Two.", 100, second.request), ev.AudioDelta).response_id == second.head.id
 
 
 @rule("E6", "N52")

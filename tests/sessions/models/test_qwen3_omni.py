@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antiphon.events import events as ev
 from antiphon.events.audio import SampleRef
 from antiphon.events.items import AudioPart, FunctionCall, ImagePart, Item, Message, Part, TextPart, is_user
 from antiphon.sessions.models.qwen3_window import CLIP_BYTES, CLIPS, MESSAGES, window
@@ -14,7 +15,7 @@ from antiphon.sessions.plugins import QWEN3_OMNI
 
 from tests.rules import rule
 from tests.sessions.models.configs import VOICE, Refused, changed, config, opening, refused
-from tests.sessions.world import World, error
+from tests.sessions.world import World, error, kinds, only
 
 INVALID = "invalid_duplex_runtime_config"
 TOOL = json.dumps([{"type": "function", "name": "f"}])
@@ -51,9 +52,18 @@ def test_no_frames_on_appends() -> None:
     assert "video" not in (*can.required_input_modalities, *can.optional_input_modalities)
 
 
-@rule("N43", "N1", "N12")
-def test_the_text_of_the_first_stage_is_shown() -> None:
-    assert QWEN3_OMNI.shows_first_text
+@rule("N43", "N12")
+def test_the_text_of_the_first_stage_is_shown_while_it_streams_and_is_spoken_all_the_same() -> None:
+    here = World(plugin="qwen3-omni")
+    here.append(10)
+    here.commit(create_response=True)
+    assert kinds(here.produce("Good ")) == ["OutputStarted", "TextDelta"]
+    assert kinds(here.produce("morning.")) == ["TextDelta"], "not the end of anything"
+    assert here.end_inner(0) == [], "the text is complete, the answer is not"
+    sound = [only(here.produce("", 400), ev.AudioDelta) for _ in range(2)]
+    assert [(delta.text, delta.marks, delta.audio_ms) for delta in sound] == [("", (), 400), ("", (), 800)]
+    ended = only(here.finish(), ev.ResponseEnded)
+    assert (ended.status, ended.text, ended.playback.sent_ms) == ("completed", "Good morning.", 800)
 
 
 @rule("N2")
