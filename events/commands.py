@@ -277,8 +277,8 @@ class TruncateItem(ClientCommand, frozen=True, kw_only=True):
 class ResponseOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Overrides for one response; None keeps the session's value.
 
-    `remember` False: out of band, it writes nothing into the conversation. `input` is read in place of the
-    conversation; empty, there is nothing but the instructions.
+    `max_output_tokens` `inf`: no limit, whatever the session's is. `remember` False: out of band, it writes nothing
+    into the conversation. `input` is read in place of the conversation; empty, there are only the instructions.
     """
 
     instructions: str | None = None
@@ -286,7 +286,7 @@ class ResponseOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     output_format: AudioFormat | None = None
     voice: str | None = None
     speed: float | None = None
-    max_output_tokens: int | None = None
+    max_output_tokens: int | Literal["inf"] | None = None
     temperature: float | None = None
     metadata: dict[str, str] | None = None
     tools: JsonText | None = None

@@ -7,7 +7,7 @@ from typing import Literal
 from antiphon.events.audio import G711_RATE, MAX_RATE, MIN_RATE, AudioFormat
 from antiphon.events.config import Dialect, SessionConfig, TurnDetection
 
-from .refusal import refuse
+from .refusal import Refusal, refuse
 
 OPENAI_PCM_RATE = 24_000
 MAX_TOKENS = 4096
@@ -47,6 +47,24 @@ def asked_of_the_model() -> Generator[None]:
         yield
     except ValueError as error:
         refuse("invalid_duplex_runtime_config", f"The model cannot take this configuration: {str(error)[:64]}")
+
+
+@contextmanager
+def asked_for_one_response() -> Generator[None]:
+    """Check a configuration that is the session's with the options of one response: those are what can be wrong.
+
+    Raises:
+        Refusal: by the same code, with the path that the field has in `response.create` (WIRE 2.6).
+    """
+    try:
+        yield
+    except Refusal as refusal:
+        if refusal.param is not None and refusal.param.startswith(_OF_THE_SESSION):
+            refusal.param = "response." + refusal.param.removeprefix(_OF_THE_SESSION)
+        raise
+
+
+_OF_THE_SESSION = "session."
 
 
 def _check_format(given: AudioFormat, direction: Direction, dialect: Dialect) -> None:

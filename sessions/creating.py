@@ -7,6 +7,7 @@ from antiphon.events import events as ev
 from antiphon.events.items import AudioPart, Item, ItemReference, Message, counts
 
 from .answering import open_response
+from .checking import asked_for_one_response, check_config
 from .draft import Draft
 from .ending import cancel_alone, interrupt, newest_answer
 from .feeding import resident
@@ -89,7 +90,9 @@ def _check_options(draft: Draft, options: cmd.ResponseOptions) -> None:
     config = with_options(session.config, options)
     if config.tool_choice == '"required"' and config.tools == "[]":
         refuse("bad_event", "A call is required, and there are no tools.", "response.tool_choice", "value")
-    draft.plugins[session.plugin].check(config)
+    with asked_for_one_response():
+        check_config(config, session.dialect)
+        draft.plugins[session.plugin].check(config)
 
 
 def _check_native(options: cmd.ResponseOptions) -> None:

@@ -79,6 +79,9 @@ def resume_session(draft: Draft, command: cmd.ResumeSession) -> None:
         return
     if session.phase != "open":
         refuse("session_resume_expired", "The session has ended.")
+    if session.dialect != "duplex":
+        # Whoever tries ids learns nothing of sessions that have no part in the protocol (WIRE 12.16).
+        refuse("session_resume_expired", "There is no such session, or it has ended.")
     if not session.resumable:
         refuse("unsupported_session_resume", "This session cannot be resumed.")
     if not _token_fits(session, command.presented):

@@ -18,7 +18,7 @@ def with_options(config: SessionConfig, options: ResponseOptions) -> SessionConf
         output_format=_given(options.output_format),
         voice=_given(options.voice),
         speed=_given(options.speed),
-        max_output_tokens=_given(options.max_output_tokens),
+        max_output_tokens=None if options.max_output_tokens == "inf" else _given(options.max_output_tokens),
         temperature=_given(options.temperature),
         tools=_given(options.tools),
         tool_choice=_given(options.tool_choice),

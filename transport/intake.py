@@ -18,6 +18,8 @@ from .wire_read import EventAck, Reading, Recorded, SessionResume, Undecided, Un
 _CLOSING = ("close", "timeout")
 """Signals that end the session."""
 
+_RESUME = "session.resume"
+
 Guard = Callable[[Callable[[], None]], None]
 """Carries out a step within the boundary that is drawn round a connection."""
 
@@ -46,7 +48,8 @@ class Intake:
                 raise binary()
             decoded = decode(message, self._reading)
         except WireError as error:
-            self._refuse(error)
+            # Whatever a resume says, it comes too late (WIRE 2.12).
+            self._refuse(_attached_already(error.event_id) if error.event_type == _RESUME else error)
             return
         if isinstance(decoded, Undecided):
             self._defer(decoded)
@@ -85,8 +88,7 @@ class Intake:
         elif isinstance(asked, EventAck):
             self._acknowledge(asked)
         elif isinstance(asked, SessionResume):
-            message = "A session is attached to this connection already."
-            self._refuse(WireError("unsupported_session_resume", message, event_id=asked.event_id))
+            self._refuse(_attached_already(asked.event_id))
         elif isinstance(asked, Recorded):
             self._attachment.send(asked.update, size + len(asked.sound), asked.sound)
         else:
@@ -119,3 +121,8 @@ class Intake:
                 client_seq=error.client_seq,
             )
         )
+
+
+def _attached_already(event_id: str | None) -> WireError:
+    message = "A session is attached to this connection already."
+    return WireError("unsupported_session_resume", message, event_id=event_id)

@@ -1,5 +1,7 @@
 """The overrides of `response.create`, as options of one response (WIRE 2.6)."""
 
+from typing import Literal
+
 import msgspec
 from msgspec import Raw
 
@@ -18,6 +20,7 @@ _decode = msgspec.json.Decoder(ResponseIn | None).decode
 _decode_input = msgspec.json.Decoder(list[ItemIn] | ItemIn).decode
 _PREFIX = "response."
 _INPUT = "response.input"
+_MODALITIES = "response.output_modalities"
 
 
 def options_from(raw: Raw, config: SessionConfig, dialect: Dialect) -> ResponseOptions:
@@ -83,10 +86,9 @@ def _entry(given: ItemIn, path: str) -> Item | ItemReference:
 
 
 def _modalities(given: ResponseIn) -> tuple[Modality, ...] | None:
-    chosen = given.modalities if given.modalities is not None else given.output_modalities
-    if chosen is None:
-        return None
-    return modalities(chosen, "response.output_modalities")
+    if given.modalities is not None:
+        return modalities(given.modalities, "response.modalities")
+    return None if given.output_modalities is None else modalities(given.output_modalities, _MODALITIES)
 
 
 def modalities(chosen: list[Modality], path: str) -> tuple[Modality, ...]:
@@ -124,8 +126,6 @@ def _voice(voice: str | VoiceIn | None) -> str | None:
     return voice.id if isinstance(voice, VoiceIn) else voice
 
 
-def _limit(given: ResponseIn) -> int | None:
-    for value in (given.max_response_output_tokens, given.max_output_tokens, given.max_tokens):
-        if value is not None:
-            return None if value == "inf" else value
-    return None
+def _limit(given: ResponseIn) -> int | Literal["inf"] | None:
+    limits = (given.max_response_output_tokens, given.max_output_tokens, given.max_tokens)
+    return next((value for value in limits if value is not None), None)

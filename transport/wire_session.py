@@ -330,7 +330,9 @@ def _or_unset(value: V | None) -> V | UnsetType:
 
 
 def _modalities(given: SessionIn) -> tuple[Modality, ...] | UnsetType:
-    chosen = _or(given.modalities, given.output_modalities)
+    if given.modalities is not None:
+        return modalities(given.modalities, "session.modalities")
+    chosen = given.output_modalities
     return UNSET if chosen is None else modalities(chosen, "session.output_modalities")
 
 

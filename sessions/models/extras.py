@@ -31,12 +31,24 @@ def read(extras: Mapping[str, JsonText], shape: type[T], codes: Mapping[str, str
         if text is None:
             continue
         try:
-            values[field.name] = msgspec.json.decode(text.encode(), type=field.type)
+            values[field.name] = _decoded(text, field.type)
         except msgspec.DecodeError as error:
             code = (codes or {}).get(field.encode_name, INVALID)
             key = field.encode_name
             refuse(code, f"The option {key!r} cannot be like that: {error}.", f"{PARAM}.{key}", "value")
     return shape(**values)
+
+
+def _decoded(text: JsonText, kind: object) -> object:
+    """Return a value of JSON; no stage takes a whole number that 64 bits cannot hold, and no log.
+
+    Raises:
+        msgspec.DecodeError: it is of another kind, or such a number.
+    """
+    value: object = msgspec.json.decode(text.encode(), type=kind)
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise msgspec.ValidationError("Expected an integer of 64 bits")
+    return value
 
 
 def filled(config: SessionConfig, shape: type[Struct], codes: Mapping[str, str] | None = None) -> SessionConfig:

@@ -416,7 +416,7 @@ async def test_the_checks_of_a_resume_answer_in_their_order() -> None:
         unknown = Resumption(session="duplex-0", token="x", control_id="r")
         assert await code_of(here.hub.resume(unknown)) == "session_resume_expired"
         not_able = Resumption(session=ga.session, token="x", control_id="r")
-        assert await code_of(here.hub.resume(not_able)) == "unsupported_session_resume"
+        assert await code_of(here.hub.resume(not_able)) == "session_resume_expired"
         wrong = Resumption(session=attachment.session, token="x", control_id="r", last_number=1)
         assert await code_of(here.hub.resume(wrong)) == "invalid_resume_token"
         with pytest.raises(Resync, match="journal_gap"):

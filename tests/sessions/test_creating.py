@@ -1,5 +1,7 @@
 """What a client asks of an answer: `response.create` row by row, options, `response.cancel` (G1-G8, G31)."""
 
+from typing import Literal
+
 import msgspec
 import pytest
 
@@ -216,6 +218,51 @@ def test_options_and_the_configuration_of_the_moment_are_the_response_s() -> Non
     ended = only(world.finish(), ev.ResponseEnded)
     assert ended.head == head
     assert (head.voice, head.output_format, head.instructions) == ("joe", AudioFormat("g711_ulaw", 8_000), "")
+
+
+@rule("G3", "G4")
+@pytest.mark.parametrize(("asked", "holds"), [(None, 9), (7, 7), ("inf", None)])
+def test_no_limit_for_one_response_is_not_the_limit_of_the_session(
+    asked: int | Literal["inf"] | None, holds: int | None
+) -> None:
+    """WIRE 2.6: all overrides are for this response only, `inf` among them."""
+    world = World()
+    world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(max_output_tokens=9)))
+    world.say("Hello?")
+    events = world.respond(cmd.ResponseOptions(max_output_tokens=asked))
+    (submit,) = world.effects(events)
+    assert isinstance(submit, fx.SubmitToStage)
+    assert (only(events, ev.ResponseCreated).head.max_output_tokens, submit.payload.max_output_tokens) == (
+        holds,
+        holds,
+    )
+    assert world.session.config.max_output_tokens == 9
+
+
+@rule("G4", "P32")
+@pytest.mark.parametrize(
+    ("options", "param"),
+    [
+        (cmd.ResponseOptions(voice="nobody"), "response.audio.output.voice"),
+        (cmd.ResponseOptions(extras={"top_p": '"much"'}), "response.extra_body.top_p"),
+        (cmd.ResponseOptions(output_modalities=()), "response.output_modalities"),
+        (cmd.ResponseOptions(speed=9.0), "response.audio.output.speed"),
+        (cmd.ResponseOptions(temperature=3.0), "response.temperature"),
+        (cmd.ResponseOptions(max_output_tokens=4097), "response.max_output_tokens"),
+        (cmd.ResponseOptions(instructions="x" * (1024 * 1024 + 1)), "response.instructions"),
+        (cmd.ResponseOptions(output_format=AudioFormat("pcm_f32le", 24_000)), "response.audio.output.format.type"),
+        (cmd.ResponseOptions(output_format=AudioFormat("pcm16", 7)), "response.audio.output.format.rate"),
+    ],
+)
+def test_what_is_wrong_with_one_response_is_named_as_a_field_of_it(
+    options: cmd.ResponseOptions, param: str
+) -> None:
+    world = World()
+    world.say("Hello?")
+    (refused,) = world.do(cmd.CreateResponse(attachment=1, event_id="e", options=options))
+    assert isinstance(refused, ev.ErrorReported)
+    assert (refused.param, refused.event_id) == (param, "e")
+    assert kinds(world.respond())[0] == "ResponseCreated"
 
 
 @rule("G4")

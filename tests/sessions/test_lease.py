@@ -339,6 +339,15 @@ def test_when_both_have_passed_the_grace_is_the_reason() -> None:
     assert only(world.tick(), ev.SessionClosed).reason == "disconnect_grace_expired"
 
 
+@rule("D22")
+def test_only_the_duplex_dialect_knows_of_resuming() -> None:
+    """WIRE 8.3: a session that has no part in it is as unknown as any; one that only cannot is told so."""
+    foreign = World(dialect="ga")
+    assert foreign.refused(foreign.resumption(token(1))).code == "session_resume_expired"
+    unable = World(resumable=False)
+    assert unable.refused(unable.resumption(token(1))).code == "unsupported_session_resume"
+
+
 # -- resume: C9 to C11 ---------------------------------------------------------------------------------------
 
 

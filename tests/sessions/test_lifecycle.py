@@ -249,7 +249,7 @@ def test_b20_a_resume_under_the_control_id_of_something_else_is_refused() -> Non
 
 @rule("D22")
 def test_d22_the_checks_of_a_resume_come_in_their_order() -> None:
-    world = World(dialect="ga")
+    world = World(resumable=False)
     assert world.refused(world.resumption(token(1))).code == "unsupported_session_resume"
     world.close()
     assert world.refused(world.resumption(token(1))).code == "session_resume_expired"

@@ -432,11 +432,19 @@ async def test_a_refused_resume_disturbs_nobody(change: dict[str, Any], code: st
 
 @rule("D22")
 async def test_a_ga_session_cannot_be_resumed() -> None:
+    """WIRE 12.16: the id of a GA session is answered as one that nobody knows, word for word."""
     async with serving() as served, Wire.to(served.url) as ga:
         created = await ga.next()
         async with Wire.to(served.url + DUPLEX) as other:
             await resume(other, {"session": created["session"], "resume_token": "t" * 43}, 0)
-            assert (await other.error())["code"] in ("session_resume_expired", "unsupported_session_resume")
+            theirs = await other.error()
+            assert (await other.closed())[0] == 1008
+        async with Wire.to(served.url + DUPLEX) as other:
+            await resume(other, {"session": {"id": "sess_nobody"}, "resume_token": "t" * 43}, 0)
+            assert theirs == await other.error()
+        assert theirs["code"] == "session_resume_expired"
+        await ga.send("session.heartbeat")
+        assert (await ga.next())["type"] == "session.heartbeat_ack"
 
 
 @rule("D15", "D16")
@@ -473,5 +481,9 @@ async def test_resume_on_an_open_connection_is_refused() -> None:
         created = await wire.next()
         await resume(wire, created, 0)
         assert (await wire.error())["code"] == "unsupported_session_resume"
+        for wrong in ({}, {"session_id": 5, "resume_token": "t"}, {"session_id": "x", "resume_token": ""}):
+            await wire.send("session.resume", event_id="late", **wrong)
+            error = await wire.error()
+            assert (error["code"], error["event_id"]) == ("unsupported_session_resume", "late")
         await wire.send("session.heartbeat")
         assert (await wire.next())["type"] == "session.heartbeat_ack"

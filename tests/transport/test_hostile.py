@@ -92,6 +92,21 @@ ROWS: list[Row] = [
         "input_audio_buffer_commit_empty",
         None,
     ),
+    *(
+        (frame, "invalid_duplex_runtime_config", "invalid_duplex_runtime_config", param)
+        for key in ("top_k", "seed")
+        for frame, param in (
+            (update(extra_body={key: 2**70}), f"session.extra_body.{key}"),
+            (update(extra_body={key: -(2**63) - 1}), f"session.extra_body.{key}"),
+            (event("response.create", response={"extra_body": {key: 2**63}}), f"response.extra_body.{key}"),
+        )
+    ),
+    (
+        event("response.create", response={"voice": "x"}),
+        "bad_event",
+        "invalid_value",
+        "response.audio.output.voice",
+    ),
     (event("response.cancel"), "response_not_active", "response_cancel_not_active", None),
     (
         event("response.cancel", response_id="resp_" + "0" * 32),

@@ -230,6 +230,9 @@ def test_response_options() -> None:
         ),
     )
     assert read({"type": "response.create"}) == cmd.CreateResponse(attachment=3)
+    unlimited = cmd.CreateResponse(attachment=3, options=cmd.ResponseOptions(max_output_tokens="inf"))
+    for name in ("max_output_tokens", "max_response_output_tokens", "max_tokens"):
+        assert read({"type": "response.create", "response": {name: "inf"}}) == unlimited
 
 
 Refusal = tuple[object, str, str | None, str | None]
@@ -330,6 +333,18 @@ REFUSALS: list[Refusal] = [
         {"type": "response.create", "response": {"metadata": {"a" * 65: ""}}},
         "bad_event",
         "response.metadata",
+        "value",
+    ),
+    (
+        {"type": "response.create", "response": {"modalities": []}},
+        "bad_event",
+        "response.modalities",
+        "value",
+    ),
+    (
+        {"type": "response.create", "response": {"output_modalities": []}},
+        "bad_event",
+        "response.output_modalities",
         "value",
     ),
     (
