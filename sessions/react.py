@@ -36,7 +36,7 @@ def react(session: Session, event: ev.AnyEvent, plugins: Registry = REGISTRY) ->
 
 
 def _feed(session: Session, event: ev.UnitTaken, plugins: Registry) -> fx.FeedStage:
-    last = event.response_id is not None and event.final
+    response = session.open_response(event.response_id or "") if event.final else None
     plugin = plugins[session.plugin]
     size = event.pad + sum(ref.size for ref in event.refs)
     samples = session.capabilities.input_format.samples(size)
@@ -58,7 +58,7 @@ def _feed(session: Session, event: ev.UnitTaken, plugins: Registry) -> fx.FeedSt
         tokens=plugin.budget(session.config, samples=samples, frames=len(event.frames), first=event.seq == 1),
         format=session.input.stream.delivers(event.operation) or session.config.output_format,
         sampling=None if event.configuration is None else plugin.sampling(session.config),
-        turn=_asked(session, response, event.turn, plugins) if last and response is not None else None,
+        turn=_asked(session, response, event.turn, plugins) if response is not None else None,
         items=news(session, event.told) if event.told else (),
     )
 
