@@ -59,4 +59,5 @@ def default_limits(dialect: Dialect, settings: HubSettings) -> Limits:
         pending_commits=settings.pending_commits,
         min_commit_ms=0 if duplex else GA_MIN_COMMIT_MS,
         items=settings.items,
+        item_bytes=settings.item_bytes,
     )

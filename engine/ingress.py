@@ -21,6 +21,7 @@ from antiphon.events.commands import (
     UpdateSession,
 )
 from antiphon.events.config import SessionConfig
+from antiphon.events.items import json_size
 
 from .boundary import contained_step
 from .errors import Refused
@@ -60,9 +61,14 @@ class AppendRequest(Struct, frozen=True, kw_only=True):
     client_seq: int | None = None
 
     @property
-    def size(self) -> int:
-        """What it weighs against the session's credit (E12)."""
+    def brought(self) -> int:
+        """Bytes of sound and pictures, as decoded from the wire (E12)."""
         return len(self.data) + self.frames_size
+
+    @property
+    def size(self) -> int:
+        """What it weighs against the session's credit: the client's words count as well."""
+        return self.brought + json_size(self.transcript or "")
 
 
 Passing = ClientCommand | CloseSession | ReportRefusal
@@ -271,7 +277,7 @@ class Ingress:
             client_seq=request.client_seq,
             size=len(sound),
             sent=0 if sound is pcm else -(-len(pcm) // 2 * self._rate // source.rate),
-            wire_bytes=request.size,
+            wire_bytes=request.brought,
             frames=tuple(map(len, request.frames)),
             scored=scored,
             speech=True if detected and scored else _verdict(request, pcm, config.overlap_silence_rms),
@@ -290,7 +296,7 @@ class Ingress:
             event_id=request.event_id,
             client_seq=request.client_seq,
             size=0,
-            wire_bytes=request.size,
+            wire_bytes=request.brought,
             frames=tuple(map(len, request.frames)),
             scored=False,
             speech=False,
@@ -299,7 +305,7 @@ class Ingress:
             force_listen=request.force_listen,
             force_barge_in=request.force_barge_in,
         )
-        self._leave(command, b"".join(request.frames), command.wire_bytes)
+        self._leave(command, b"".join(request.frames), _weight(command))
 
     def _flush(self, attachment: int, refuse: Refuse) -> None:
         """Send on what the resampler holds: the sound is over, or goes on in another format.
@@ -333,13 +339,13 @@ class Ingress:
                 text = f"Voice activity cannot be told at {self._rate} Hz."
                 refuse(Refused("server_vad_unavailable", text), command.event_id, None)
             self._stream, self._deaf = None, detected
-            self._leave(command, sound + pictures, command.wire_bytes)
+            self._leave(command, sound + pictures, _weight(command))
             return
         if self._stream is None:
             self._stream = self._scoring.new_stream()
-        slot = _Slot(command, sound + pictures, command.wire_bytes, ready=False)
+        slot = _Slot(command, sound + pictures, _weight(command), ready=False)
         self._queue(slot)
-        self._waiting_bytes += command.wire_bytes
+        self._waiting_bytes += slot.size
 
         def scored(scores: Scores) -> None:
             slot.command = replace(command, scores=scores.values, lead=scores.lead)
@@ -432,6 +438,11 @@ class Ingress:
             held = self._held.take()
             self._waiting_bytes -= held.size
             held.go_on()
+
+
+def _weight(command: AppendAudio) -> int:
+    """Return what an append weighs while it waits."""
+    return command.wire_bytes + json_size(command.transcript or "")
 
 
 def _known(command: Passing) -> AnyCommand:

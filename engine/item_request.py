@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from antiphon.events.audio import AudioFormat
 from antiphon.events.commands import CreateItem
 from antiphon.events.config import SessionConfig
-from antiphon.events.items import AudioPart, ImagePart, Message, Part
+from antiphon.events.items import AudioPart, ImagePart, Message, Part, written
 
 from .errors import Refused
 from .pcm import Resampler, decode, level
@@ -32,8 +32,8 @@ class ItemRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
-        """Bytes that it brings along."""
-        return sum(len(piece.data) for piece in self.pieces)
+        """Bytes that it brings along, and of its words."""
+        return sum(len(piece.data) for piece in self.pieces) + written(self.command.item)
 
 
 def placed(request: ItemRequest, config: SessionConfig, model: AudioFormat) -> tuple[CreateItem, bytes]:

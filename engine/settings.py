@@ -35,6 +35,7 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     input_bytes: int = 16 * 1024 * 1024
     pending_commits: int = 4
     items: int = 4096
+    item_bytes: int = 64 * 1024 * 1024
     replay_bytes: int = 256 * 1024 * 1024
     replay_ms: int = 0
     slow_bytes: int = 16 * 1024 * 1024

@@ -233,5 +233,6 @@ class Limits(Struct, frozen=True, kw_only=True):
     pending_commits: int = 4
     min_commit_ms: int = 0
     items: int = 4096
+    item_bytes: int = 64 * 1024 * 1024
     images: int = 8
     image_bytes: int = 4 * 1024 * 1024

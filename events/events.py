@@ -333,10 +333,12 @@ class CommandHeld(Event, frozen=True, kw_only=True):
     """A command waits until the units that went before it are accepted (E33, E38, L1), and others behind it.
 
     `refs` are the places of the bytes that came with it, in their order: sound and pictures, or parts of an item.
+    `size` is what it weighs besides: its words.
     """
 
     command: HeldCommand
     refs: tuple[SampleRef, ...] = ()
+    size: int = 0
 
 
 class HoldEnded(Event, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from .audio import SampleRef
@@ -101,6 +102,35 @@ def places(item: Item) -> list[SampleRef]:
     if not isinstance(item, Message):
         return []
     return [part.ref for part in item.content if not isinstance(part, TextPart) and part.ref is not None]
+
+
+MOST_WORDS = 500_000
+"""Bytes of the words of one item, at most: messages that show them, even twice, stay below 1 MiB (WIRE 1.3)."""
+
+_ITEM, _PART = 256, 64
+"""Bytes that an item or a part weighs although there is nothing in it."""
+
+
+def json_size(text: str) -> int:
+    """Return how many bytes a text has as JSON, escapes included: what it takes on the wire."""
+    return len(_json(text)) - len('""')
+
+
+_json = msgspec.json.Encoder().encode
+
+
+def written(item: Item) -> int:
+    """Return how many bytes of words stand in an item; each of its parts counts a little."""
+    if isinstance(item, Message):
+        return sum(_PART + json_size(_words(part)) for part in item.content)
+    if isinstance(item, FunctionCall):
+        return json_size(item.call_id) + json_size(item.name) + json_size(item.arguments)
+    return json_size(item.call_id) + json_size(item.output)
+
+
+def weight(item: Item) -> int:
+    """Return what an item weighs that a client wrote: its words, and the bytes that came with it."""
+    return _ITEM + written(item) + sum(part.size for part in pieces(item))
 
 
 def _words(part: Part) -> str:

@@ -59,12 +59,8 @@ def asked_for_one_response() -> Generator[None]:
     try:
         yield
     except Refusal as refusal:
-        if refusal.param is not None and refusal.param.startswith(_OF_THE_SESSION):
-            refusal.param = "response." + refusal.param.removeprefix(_OF_THE_SESSION)
+        refusal.param = (refusal.param or "").replace("session.", "response.", 1) or None
         raise
-
-
-_OF_THE_SESSION = "session."
 
 
 def _check_format(given: AudioFormat, direction: Direction, dialect: Dialect) -> None:

@@ -16,6 +16,7 @@ from antiphon.events.items import (
     Part,
     TextPart,
     pieces,
+    weight,
 )
 
 from . import batches
@@ -24,6 +25,7 @@ from .continuing import wake
 from .draft import Draft
 from .refusal import refuse
 from .state import Session, call_ids, next_call_id
+from .weighing import check_room
 
 _ITEM_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -33,6 +35,7 @@ def create_item(draft: Draft, command: cmd.CreateItem) -> None:
     session = draft.session
     item = placed(session, _checked(draft, command.item))
     previous = _place(session, command.previous_item_id)
+    check_room(session, weight(item), "item")
     most = draft.plugins[session.plugin].tool_batches if session.auto else 0
     batched = isinstance(item, FunctionOutput) and most > 0
     if batched:

@@ -5,12 +5,12 @@ import msgspec
 from antiphon.events import events as ev
 from antiphon.events import ids
 from antiphon.events.audio import AudioFormat
-from antiphon.events.items import AudioPart, Message
+from antiphon.events.items import AudioPart, Message, json_size
 
 from . import fold_units, phases, vad
 from .folding import step_over
 from .phases import move
-from .state import Entry, Session, next_item_number
+from .state import Session, next_item_number
 
 
 def audio_received(session: Session, event: ev.AudioReceived) -> None:
@@ -28,6 +28,7 @@ def audio_received(session: Session, event: ev.AudioReceived) -> None:
         taken.speech = True
     if event.transcript:
         taken.transcript += event.transcript
+        taken.hint_size += json_size(event.transcript)
     if not event.buffered:
         taken.start = taken.position if empty or event.queued else taken.start
     detection = session.config.turn_detection
@@ -43,6 +44,7 @@ def audio_received(session: Session, event: ev.AudioReceived) -> None:
 
 def text_received(session: Session, event: ev.TextReceived) -> None:
     session.input.text += event.text
+    session.input.text_size += json_size(event.text)
     session.started = True
 
 
@@ -65,7 +67,7 @@ def input_committed(session: Session, event: ev.InputCommitted) -> None:
     count_item(session, event.item_id)
     fold_units.committed(session, event)
     _empty_input(session, event)
-    session.input.text = ""
+    session.input.text, session.input.text_size = "", 0
     if event.overlap_ack:
         _answer_goes_on(session)
     if event.empty:
@@ -80,7 +82,7 @@ def input_committed(session: Session, event: ev.InputCommitted) -> None:
 
 def input_cleared(session: Session, event: ev.InputCleared | ev.InputDropped) -> None:
     _empty_input(session, event)
-    session.input.text = ""
+    session.input.text, session.input.text_size = "", 0
     drop_deferred(session)
     let_go(session)
     fold_units.forget(session)
@@ -110,7 +112,7 @@ def _empty_input(
     taken.phase = move(phases.INPUT, taken.phase, event)
     taken.start = taken.position
     taken.item_id, taken.speech, taken.non_speech, taken.transcript = None, False, False, ""
-    taken.spoken = taken.overlap_ms = 0
+    taken.spoken = taken.overlap_ms = taken.hint_size = 0
     vad.reset(taken.vad, samples(session, taken.position))
 
 
@@ -148,7 +150,8 @@ def user_transcribed(session: Session, event: ev.UserTranscribed) -> None:
         else part
         for part in entry.item.content
     )
-    session.conversation.entries[event.item_id] = Entry(msgspec.structs.replace(entry.item, content=content))
+    told = msgspec.structs.replace(entry.item, content=content)
+    session.conversation.entries[event.item_id] = msgspec.structs.replace(entry, item=told)
 
 
 def count_item(session: Session, item_id: str) -> None:

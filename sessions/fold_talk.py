@@ -3,7 +3,7 @@
 import msgspec
 
 from antiphon.events import events as ev
-from antiphon.events.items import AudioPart, FunctionCall, Message, TextPart, counts, pieces
+from antiphon.events.items import AudioPart, FunctionCall, Message, TextPart, counts, pieces, weight
 from antiphon.events.metrics import Usage
 
 from . import fold_units, phases
@@ -23,7 +23,7 @@ def item_created(session: Session, event: ev.ItemCreated) -> None:
     item = event.item
     count_item(session, item.id)
     session.started = True
-    insert(session, item, event.previous_item_id)
+    insert(session, item, event.previous_item_id, weight=weight(item))
     if isinstance(item, FunctionCall):
         call_named(session, item.call_id)
     fold_units.written(session, item)
@@ -42,7 +42,9 @@ def item_deleted(session: Session, event: ev.ItemDeleted) -> None:
             response.previous_item_id = order[at - 1] if at else None
     del order[at]
     fold_units.forgotten(session, event.item_id)
-    call_deleted(session, session.conversation.entries.pop(event.item_id).item)
+    entry = session.conversation.entries.pop(event.item_id)
+    session.conversation.weight -= entry.weight
+    call_deleted(session, entry.item)
     for key, playout in list(session.playouts.items()):
         if playout.item_id == event.item_id:
             del session.playouts[key]

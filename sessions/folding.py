@@ -19,12 +19,16 @@ def opened(session: Session, response_id: str) -> Response:
     return response
 
 
-def insert(session: Session, item: Item, previous: str | None, heard: str | None = None) -> None:
-    """Put an item behind `previous` (None: at the beginning); `heard` is the part of it that is history."""
+def insert(
+    session: Session, item: Item, previous: str | None, heard: str | None = None, *, weight: int = 0
+) -> None:
+    """Put an item behind `previous` (None: at the beginning); `heard` is the part of it that is history, `weight`
+    what it counts of a client's (0: it is none)."""
     conversation = session.conversation
     at = 0 if previous is None else conversation.order.index(previous) + 1
     conversation.order.insert(at, item.id)
-    conversation.entries[item.id] = Entry(item, heard)
+    conversation.entries[item.id] = Entry(item, heard, weight)
+    conversation.weight += weight
     step_over(session)
 
 

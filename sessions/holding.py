@@ -15,7 +15,7 @@ from .draft import Draft
 from .refusal import Refusal, refuse
 from .state import Session
 
-HELD = 4096
+HELD = 512
 """Commands that may wait in one session."""
 
 _BEHIND = (
@@ -52,7 +52,10 @@ def must_wait(session: Session, command: cmd.ClientCommand) -> bool:
 
 
 def hold(draft: Draft, command: cmd.ClientCommand) -> None:
-    """Keep a command, and the place of the bytes that came with it; its credit is checked now (E12, E14)."""
+    """Keep a command, and the place of the bytes that came with it; its credit is checked now (E12, E14).
+
+    What waits weighs as much as it has bytes: words of any kind, options and patches are held like sound.
+    """
     assert isinstance(command, _BEHIND), "only these wait"
     session = draft.session
     held = session.input.stream.held
@@ -69,9 +72,13 @@ def hold(draft: Draft, command: cmd.ClientCommand) -> None:
         item = conversing.placed(session, command.item)
         command = msgspec.structs.replace(command, item=item)
         refs = tuple(part.ref for part in pieces(item) if part.ref is not None)
-        if session.input.reserved + sum(ref.size for ref in refs) > session.limits.input_bytes:
-            refuse("input_backpressure", "Too many bytes wait for the model to take sound; try again later.")
-    draft.emit(ev.CommandHeld(command=command, refs=refs))
+    size = len(_encode(command))
+    if session.input.reserved + size + sum(ref.size for ref in refs) > session.limits.input_bytes:
+        refuse("input_backpressure", "Too many bytes wait for the model to take sound; try again later.")
+    draft.emit(ev.CommandHeld(command=command, refs=refs, size=size))
+
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 def carry_on(draft: Draft, handlers: Handlers, *, aborted: int = 0, waits: bool = True) -> None:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.audio import SampleRef
+from antiphon.events.items import json_size
 
 from . import vad
 from .acknowledging import acknowledges
@@ -19,6 +20,7 @@ from .overlap import Judgement, Situation, Starts, judge
 from .playback import in_progress
 from .refusal import Refusal, refuse
 from .state import Session
+from .weighing import check_words
 
 
 class _Heard(Struct):
@@ -134,7 +136,8 @@ def check_append(draft: Draft, command: cmd.AppendAudio) -> None:
     """Refuse what the model cannot take (E6), and what there is no credit for (E12).
 
     Raises:
-        Refusal: `invalid_input_modality` or `input_backpressure`, or as the model says.
+        Refusal: `invalid_input_modality`, `input_backpressure`, or `bad_event` for far too many words; or as the
+            model says.
     """
     session = draft.session
     if not session.capabilities.supports_input_append:
@@ -147,7 +150,10 @@ def check_append(draft: Draft, command: cmd.AppendAudio) -> None:
     )
     limit = session.limits.input_bytes
     size = command.size + sum(command.frames) if command.frames else command.size
-    if session.input.reserved + max(size, command.wire_bytes) > limit:
+    words = json_size(command.transcript) if command.transcript else 0
+    if words:
+        check_words(session, words, "transcript")
+    if session.input.reserved + max(size, command.wire_bytes) + words > limit:
         refuse(
             "input_backpressure",
             f"More than {limit} bytes of audio are waiting; commit or clear the input, or wait for the answer.",

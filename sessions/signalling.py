@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.events import TurnState
+from antiphon.events.items import json_size
 
 from .draft import Draft
 from .lifecycle import begin_close
 from .playing import ack_playback
 from .refusal import Refusal, refuse
 from .state import Session
+from .weighing import check_words
 
 _STATES: Mapping[cmd.Signal, TurnState] = {
     "user_started": "user_speaking",
@@ -60,8 +62,9 @@ def append_text(draft: Draft, command: cmd.AppendText) -> None:
         return
     if not command.text:
         refuse("bad_event", "There is no text to append.", "text", "value")
-    limit = session.limits.input_bytes
-    if session.input.reserved + len(session.input.text) + len(command.text) > limit:
+    size, limit = json_size(command.text), session.limits.input_bytes
+    check_words(session, size, "text")
+    if session.input.reserved + size > limit:
         refuse("input_backpressure", f"More than {limit} bytes of input are waiting; commit or clear the input.")
     draft.emit(ev.TextReceived(text=command.text))
 

@@ -22,7 +22,7 @@ from antiphon.events.metrics import StageCost, Usage
 from .batches import Batches
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 15
+STATE_VERSION = 16
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
@@ -200,12 +200,13 @@ class Stream(Struct):
 
     @property
     def reserved(self) -> int:
-        """Bytes that wait for the model or are not accepted yet, and all pictures that are kept (E13)."""
+        """Bytes that wait for the model or are not accepted yet, what waits behind them, words included, and all
+        pictures that are kept (E13)."""
         size = self.waiting
         for unit in self.in_flight:
             size += unit.size
         for held in self.held:
-            size += _size(held.refs)
+            size += _size(held.refs) + held.size
         for groups in (self.pictures, self.groups):
             for group in groups:
                 size += _size(group)
@@ -236,7 +237,8 @@ class Input(Struct):
 
     `start` is where the buffer begins. `retained` counts the committed bytes that no request was given yet, and
     `unanswered` is where they begin. `spoken` counts the bytes of speech in the buffer, `overlap_ms`
-    how much of it came over an answer (F18). `text` is what was written into the turn beside the sound.
+    how much of it came over an answer (F18). `text` is what was written into the turn beside the sound; it has
+    `text_size` bytes, and `transcript` `hint_size`.
     """
 
     phase: InputPhase = "silent"
@@ -249,7 +251,9 @@ class Input(Struct):
     spoken: int = 0
     non_speech: bool = False
     transcript: str = ""
+    hint_size: int = 0
     text: str = ""
+    text_size: int = 0
     overlap_ms: int = 0
     vad: Vad = field(default_factory=Vad)
     stream: Stream = field(default_factory=Stream)
@@ -270,9 +274,14 @@ class Input(Struct):
         return self.position
 
     @property
+    def words(self) -> int:
+        """Bytes of the words of the turn that is being built: written, or said of its sound by the client."""
+        return self.text_size + self.hint_size
+
+    @property
     def reserved(self) -> int:
-        """Bytes held: buffered, committed and unanswered, or on their way to a resident model (P27)."""
-        return self.position - self.start + self.retained + self.stream.reserved
+        """Bytes held: buffered, committed and unanswered, written, or on their way to a resident model (P27)."""
+        return self.position - self.start + self.words + self.retained + self.stream.reserved
 
 
 class Output(Struct):
@@ -380,10 +389,14 @@ class Playout(Struct):
 
 
 class Entry(Struct, frozen=True):
-    """An item of the conversation. `heard` is the part of an assistant's text that is history; None: all."""
+    """An item of the conversation. `heard` is the part of an assistant's text that is history; None: all.
+
+    `weight` is what it counts as something that a client wrote: nothing, if it is an answer.
+    """
 
     item: Item
     heard: str | None = None
+    weight: int = 0
 
 
 class Conversation(Struct):
@@ -395,6 +408,8 @@ class Conversation(Struct):
     """Bytes of the `item` stream."""
     called: tuple[str, ...] = ()
     """Names of calls that models and clients chose, the last ones: they outlive the calls (J10)."""
+    weight: int = 0
+    """What all entries weigh."""
 
 
 class Request(Struct, frozen=True):

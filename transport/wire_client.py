@@ -8,11 +8,19 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from antiphon.engine.tokens import Veiled
+from antiphon.events.items import MOST_WORDS
 
 from .wire_formats import FormatIn, Rate
 
 EventId = Annotated[str, Meta(max_length=512)]
 ItemId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{0,64}$")]
+Name = Annotated[str, Meta(max_length=512)]
+"""A name that is looked up: none of ours is longer."""
+VoiceName = Annotated[str, Meta(max_length=256)]
+Hint = Annotated[str, Meta(max_length=64 * 1024)]
+"""What a client knows of the words in one append."""
+Words = Annotated[str, Meta(max_length=MOST_WORDS)]
+Instructions = Annotated[str, Meta(max_length=1024 * 1024)]
 Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
 NotNegative = Annotated[float, Meta(ge=0.0)]
 Count = Annotated[int, Meta(ge=0)]
@@ -87,8 +95,8 @@ class AppendBuffer(ClientEvent, frozen=True, kw_only=True, tag="input_audio_buff
     force_listen: bool | None = None
     force_barge_in: bool | None = None
     overlap_silence_rms: NotNegative | None = None
-    text: str | None = None
-    transcript: str | None = None
+    text: Hint | None = None
+    transcript: Hint | None = None
     video_frames: list[str] | None = None
     max_slice_nums: Raw = ABSENT
 
@@ -113,7 +121,7 @@ class InputCancel(ClientEvent, frozen=True, kw_only=True, tag="input.cancel"):
 class OutputClear(ClientEvent, frozen=True, kw_only=True, tag="output_audio_buffer.clear"):
     """Stop playing."""
 
-    response_id: str | None = None
+    response_id: Name | None = None
 
 
 class PartIn(Struct, frozen=True, omit_defaults=True):
@@ -139,8 +147,8 @@ class ItemIn(Struct, frozen=True, omit_defaults=True):
     id: ItemId | None = None
     role: str | None = None
     content: str | list[PartIn] | None = None
-    name: str | None = None
-    call_id: str | None = None
+    name: Name | None = None
+    call_id: Name | None = None
     arguments: str | None = None
     output: Raw = ABSENT
 
@@ -149,25 +157,25 @@ class ItemCreate(ClientEvent, frozen=True, kw_only=True, tag="conversation.item.
     """Add an item."""
 
     item: ItemIn
-    previous_item_id: str | None = None
+    previous_item_id: Name | None = None
 
 
 class ItemRetrieve(ClientEvent, frozen=True, kw_only=True, tag="conversation.item.retrieve"):
     """Show an item."""
 
-    item_id: str | None = None
+    item_id: Name | None = None
 
 
 class ItemDelete(ClientEvent, frozen=True, kw_only=True, tag="conversation.item.delete"):
     """Take an item out."""
 
-    item_id: str | None = None
+    item_id: Name | None = None
 
 
 class ItemTruncate(ClientEvent, frozen=True, kw_only=True, tag="conversation.item.truncate"):
     """Say how much of an answer was heard."""
 
-    item_id: str | None = None
+    item_id: Name | None = None
     audio_end_ms: NotNegative
     content_index: Count = 0
 
@@ -181,7 +189,7 @@ class ResponseCreate(ClientEvent, frozen=True, kw_only=True, tag="response.creat
 class ResponseCancel(ClientEvent, frozen=True, kw_only=True, tag="response.cancel"):
     """Stop an answer."""
 
-    response_id: str | None = None
+    response_id: Name | None = None
 
 
 class Resume(Veiled, ClientEvent, frozen=True, kw_only=True, tag="session.resume"):
@@ -213,16 +221,13 @@ class PlaybackAck(ClientEvent, frozen=True, kw_only=True, tag="playback.ack"):
 
     played_ms: NotNegative
     committed_ms: NotNegative | None = None
-    response_id: str | None = None
-    item_id: str | None = None
+    response_id: Name | None = None
+    item_id: Name | None = None
     truncate: bool = False
 
 
 class BargeInNow(ClientEvent, frozen=True, kw_only=True, tag="barge_in"):
     """The user has cut in."""
-
-
-Words = Annotated[str, Meta(max_length=1024 * 1024)]
 
 
 class AppendText(ClientEvent, frozen=True, kw_only=True, tag="input.text.append"):
@@ -241,11 +246,11 @@ class TurnSignal(ClientEvent, frozen=True, kw_only=True, tag="turn.signal"):
 class ResponseIn(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The overrides of one response; what other fields of the wire hold is not looked at here."""
 
-    instructions: str | None = None
+    instructions: Instructions | None = None
     output_modalities: list[Literal["audio", "text"]] | None = None
     modalities: list[Literal["audio", "text"]] | None = None
     audio: "ResponseAudio | None" = None
-    voice: "str | VoiceIn | None" = None
+    voice: "VoiceName | VoiceIn | None" = None
     output_audio_format: str | None = None
     response_format: str | None = None
     speed: Annotated[float, Meta(ge=0.25, le=1.5)] | None = None
@@ -264,14 +269,14 @@ class ResponseIn(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class VoiceIn(Struct, frozen=True):
     """The object spelling of a voice."""
 
-    id: str
+    id: VoiceName
 
 
 class ResponseAudioOut(Struct, frozen=True, omit_defaults=True):
     """`response.audio.output`."""
 
     format: str | FormatIn | None = None
-    voice: str | VoiceIn | None = None
+    voice: VoiceName | VoiceIn | None = None
     speed: Annotated[float, Meta(ge=0.25, le=1.5)] | None = None
 
 

@@ -210,9 +210,11 @@ def _create_item(event: given.ItemCreate, reading: Reading) -> Decoded:
 
 
 def _weight(item: given.ItemIn) -> int:
-    """Return how many bytes of sound and pictures an item holds, about."""
-    parts = [] if isinstance(item.content, str) else item.content or []
-    return sum(len(part.audio or part.image_url or "") for part in parts) * 3 // 4
+    """Return how many bytes of sound, pictures and words an item holds, about."""
+    parts = [given.PartIn("text", item.content)] if isinstance(item.content, str) else item.content or []
+    brought = sum(len(part.audio or part.image_url or "") for part in parts) * 3 // 4
+    words = sum(len(part.text or "") + len(part.transcript or "") for part in parts)
+    return brought + words + len(item.arguments or "") + memoryview(item.output).nbytes
 
 
 def _item_id(value: str | None) -> str:

@@ -26,6 +26,7 @@ from antiphon.events.items import (
 from .wire_client import ABSENT, ItemIn, PartIn
 from .wire_errors import WireError, bad_value, missing, quoted
 from .wire_images import image_from
+from .wire_limits import check_written
 
 # -- in ------------------------------------------------------------------------------------------------------
 
@@ -59,7 +60,9 @@ def item_from(given: ItemIn, pieces: Pieces | None = None) -> Item:
     build = _BUILDERS.get(given.type)
     if build is None:
         raise WireError("unsupported", f"Items of type {quoted(given.type)} are not supported.", "item.type")
-    return build(given, pieces)
+    item = build(given, pieces)
+    check_written(item, "item")
+    return item
 
 
 def _message(given: ItemIn, pieces: Pieces | None) -> Item:

@@ -14,6 +14,7 @@ from .wire_client import ABSENT, ItemIn, ResponseAudioOut, ResponseIn, VoiceIn
 from .wire_errors import WireError, bad_value, missing, translate
 from .wire_formats import FormatIn, Spelled, SpelledRate, output_format
 from .wire_items import item_from
+from .wire_limits import MOST_INPUT, check_options
 from .wire_tools import choice_from, tools_from
 
 _decode = msgspec.json.Decoder(ResponseIn | None).decode
@@ -59,11 +60,15 @@ def options_from(raw: Raw, config: SessionConfig, dialect: Dialect) -> ResponseO
 def _extras(given: ResponseIn) -> dict[str, JsonText] | None:
     if given.extra_body is None:
         return None
-    return {key: bytes(text).decode() for key, text in given.extra_body.items()}
+    extras = {key: bytes(text).decode() for key, text in given.extra_body.items()}
+    check_options(extras, "response.extra_body")
+    return extras
 
 
 def _input(raw: Raw) -> tuple[Item | ItemReference, ...]:
     """Return what the response reads in place of the conversation: items and references, or one of them."""
+    if memoryview(raw).nbytes > MOST_INPUT:
+        raise bad_value(f"The input of one response has at most {MOST_INPUT} bytes of JSON.", _INPUT)
     try:
         given = _decode_input(raw)
     except msgspec.ValidationError as error:

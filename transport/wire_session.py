@@ -20,9 +20,10 @@ from antiphon.events.config import (
     TurnDetection,
 )
 
-from .wire_client import ABSENT, ClientEvent, VoiceIn
+from .wire_client import ABSENT, VoiceIn
 from .wire_errors import WireError, bad_value, translate, wrong_type
 from .wire_formats import FormatIn, Spelled, SpelledRate, input_format, output_format
+from .wire_limits import MOST_SHOWN, bounded
 from .wire_recording import recorded
 from .wire_response import modalities
 from .wire_session_in import (
@@ -34,41 +35,15 @@ from .wire_session_in import (
     TranscriptionIn,
     TurnDetectionIn,
 )
+from .wire_session_kept import echoed, options, unknown
 from .wire_tools import choice_from, tools_from
-from .wire_view import SHOWN
 
 V = TypeVar("V")
 
 _SILENCE_MS = {"low": 1500, "medium": 900, "high": 500, "auto": 900}
 _IDLE_S = (5.0, 86_400.0)
-_READ_HERE = frozenset(
-    {
-        "auto_response",
-        "duplex_initial_user_text",
-        "overlap_barge_in_ms",
-        "overlap_policy",
-        "overlap_short_ack_ms",
-        "overlap_silence_rms",
-        "playback_commit_policy",
-        "realtime_tool_choice",
-        "realtime_tools",
-    }
-)
-"""Keys of `extra_body` that mean the same for every model; the others are the business of its plugin."""
-
-MOST_UNKNOWN, LARGEST_UNKNOWN = 64, 16 * 1024
-"""Fields of a client that nobody here knows are shown again up to so many, and so many characters of JSON."""
-
 _decode_session = msgspec.json.Decoder(SessionIn).decode
 _decode_detection = msgspec.json.Decoder(TurnDetectionIn | None).decode
-_decode_keys = msgspec.json.Decoder(dict[str, Raw]).decode
-
-
-class _Extra(msgspec.Struct, frozen=True):
-    extra_body: dict[str, Raw] | None = None
-
-
-_decode_extra = msgspec.json.Decoder(_Extra).decode
 
 
 def patch_from(
@@ -119,7 +94,7 @@ def read_session(
         voice=_voice(_first_set(given.voice, audio_out.voice)),
         speed=_or_unset(given.speed if given.speed is not None else audio_out.speed),
         turn_detection=detection,
-        transcription=_transcription(_first_set(given.input_audio_transcription, audio_in.transcription)),
+        transcription=_transcription(given, audio_in),
         tools=tools,
         tool_choice=_tool_choice(given, extra, config.tools if isinstance(tools, UnsetType) else tools),
         max_output_tokens=_limit(given),
@@ -132,9 +107,9 @@ def read_session(
         overlap_silence_rms=_or_unset(_or(extra.overlap_silence_rms, given.overlap_silence_rms)),
         playback_policy=_playback(_or(extra.playback_commit_policy, given.playback_commit_policy)),
         auto_response=_or_unset(extra.auto_response if dialect == "duplex" else None),
-        echo=_echo(given, audio_in, extra),
-        unknown=_unknown(raw, config, whole_event=whole_event),
-        extras=UNSET if given.extra_body is None else _extras(raw),
+        echo=echoed(given, audio_in, extra),
+        unknown=unknown(raw, config, whole_event=whole_event),
+        extras=UNSET if given.extra_body is None else options(raw, config),
         ref_audio=UNSET if voice is None else voice.recording,
     )
     return patch, b"" if voice is None else voice.sound
@@ -161,13 +136,6 @@ def _refuse_foreign(given: SessionIn, raw: Raw | bytes, *, whole_event: bool) ->
             "Reference audio is sent as data, not as a path.",
             "session.extra_body.ref_audio_path",
         )
-
-
-def _extras(raw: Raw | bytes) -> dict[str, JsonText] | UnsetType:
-    """Return the options that only the model's plugin knows, as JSON text."""
-    keys = _decode_extra(raw).extra_body or {}
-    extras = {key: bytes(text).decode() for key, text in keys.items() if key not in _READ_HERE}
-    return extras or UNSET
 
 
 # -- formats -------------------------------------------------------------------------------------------------
@@ -340,17 +308,21 @@ def _voice(voice: str | VoiceIn | UnsetType | None) -> str | UnsetType | None:
     return voice.id if isinstance(voice, VoiceIn) else voice
 
 
-def _transcription(given: TranscriptionIn | UnsetType | None) -> Transcription | UnsetType | None:
-    if isinstance(given, TranscriptionIn):
-        return Transcription(
-            model=given.model,
-            language=given.language,
-            languages=given.languages,
-            prompt=given.prompt,
-            keywords=given.keywords,
-            delay=given.delay,
-        )
-    return given
+def _transcription(given: SessionIn, audio: AudioInputIn) -> Transcription | UnsetType | None:
+    asked, path = given.input_audio_transcription, "session.input_audio_transcription"
+    if isinstance(asked, UnsetType):
+        asked, path = audio.transcription, "session.audio.input.transcription"
+    if not isinstance(asked, TranscriptionIn):
+        return asked
+    bounded(msgspec.json.encode(asked).decode(), MOST_SHOWN, path)
+    return Transcription(
+        model=asked.model,
+        language=asked.language,
+        languages=asked.languages,
+        prompt=asked.prompt,
+        keywords=asked.keywords,
+        delay=asked.delay,
+    )
 
 
 def _tools(given: SessionIn, extra: ExtraBody) -> JsonText | UnsetType:
@@ -386,37 +358,3 @@ def _playback(policy: str | None) -> PlaybackPolicy | UnsetType:
     if policy is None:
         return UNSET
     return "ack_only" if policy == "ack_only" else "commit_all_on_done"
-
-
-def _echo(given: SessionIn, audio: AudioInputIn, extra: ExtraBody) -> dict[str, JsonText] | UnsetType:
-    """Return the fields that are only kept and shown again, as JSON text by their key on the wire."""
-    values: dict[str, object] = {
-        "parallel_tool_calls": _or_unset(given.parallel_tool_calls),
-        "truncation": _or_unset(given.truncation),
-        "include": given.include,
-        "prompt": given.prompt,
-        "tracing": given.tracing,
-        "reasoning": given.reasoning,
-        "noise_reduction": _first_set(audio.noise_reduction, given.input_audio_noise_reduction),
-        "initial_user_text": _or_unset(_or(given.initial_user_text, extra.duplex_initial_user_text)),
-    }
-    echo = {key: msgspec.json.encode(value).decode() for key, value in values.items() if value is not UNSET}
-    return echo or UNSET
-
-
-_NOT_ECHOED = SHOWN | frozenset(SessionIn.__struct_fields__) | {"resume_token", "api_key"}
-_OF_THE_EVENT = frozenset(ClientEvent.__struct_fields__) | {"type", "session"}
-
-
-def _unknown(raw: Raw | bytes, config: SessionConfig, *, whole_event: bool) -> dict[str, JsonText] | UnsetType:
-    """Return the fields that nobody here knows, as JSON text: kept and shown again within bounds (L13)."""
-    fields = _decode_keys(raw)
-    mine = {key: bytes(value).decode() for key, value in fields.items() if key not in _NOT_ECHOED}
-    if whole_event:
-        mine = {key: value for key, value in mine.items() if key not in _OF_THE_EVENT}
-    if not mine:
-        return UNSET
-    kept = {**config.unknown, **mine}
-    if len(kept) > MOST_UNKNOWN or sum(len(key) + len(text) for key, text in kept.items()) > LARGEST_UNKNOWN:
-        return UNSET
-    return mine

@@ -4,14 +4,23 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from .wire_client import ABSENT, Metadata, NotNegative, Probability, VoiceIn
+from .wire_client import (
+    ABSENT,
+    Instructions,
+    Metadata,
+    NotNegative,
+    Probability,
+    VoiceIn,
+    VoiceName,
+    Words,
+)
 from .wire_formats import FormatIn, Rate
 
 Speed = Annotated[float, Meta(ge=0.25, le=1.5)]
 TokenLimit = Annotated[int, Meta(ge=1, le=4096)] | Literal["inf"]
 Modalities = list[Literal["audio", "text"]]
 Milliseconds = Annotated[int, Meta(ge=0, le=3_600_000)]
-Words = Annotated[str, Meta(max_length=1024 * 1024)]
+ModelName = Annotated[str, Meta(max_length=256)]
 
 
 class TranscriptionIn(Struct, frozen=True):
@@ -67,7 +76,7 @@ class AudioOutputIn(Struct, frozen=True):
 
     format: str | FormatIn | None = None
     sample_rate_hz: Rate | None = None
-    voice: str | VoiceIn | UnsetType | None = UNSET
+    voice: VoiceName | VoiceIn | UnsetType | None = UNSET
     speed: Speed | None = None
 
 
@@ -85,7 +94,7 @@ class ExtraBody(Struct, frozen=True):
     realtime_tools: Raw = ABSENT
     realtime_tool_choice: Raw = ABSENT
     return_stage_metrics: bool | None = None
-    duplex_initial_user_text: str | None = None
+    duplex_initial_user_text: Words | None = None
     force_listen_count: Annotated[int, Meta(ge=0)] | None = None
     overlap_policy: str | None = None
     overlap_short_ack_ms: Milliseconds | None = None
@@ -99,8 +108,8 @@ class SessionIn(Struct, frozen=True):
     """A partial session object; an absent field keeps its value, null resets one that can be reset."""
 
     type: str | None = None
-    model: str | None = None
-    instructions: Words | UnsetType | None = UNSET
+    model: ModelName | None = None
+    instructions: Instructions | UnsetType | None = UNSET
     output_modalities: Modalities | None = None
     modalities: Modalities | None = None
     audio: AudioIn | None = None
@@ -108,7 +117,7 @@ class SessionIn(Struct, frozen=True):
     output_audio_format: str | FormatIn | None = None
     response_format: Literal["wav", "pcm"] | None = None
     sample_rate_hz: Rate | None = None
-    voice: str | VoiceIn | UnsetType | None = UNSET
+    voice: VoiceName | VoiceIn | UnsetType | None = UNSET
     speed: Speed | None = None
     turn_detection: Raw = ABSENT
     input_audio_transcription: TranscriptionIn | UnsetType | None = UNSET
@@ -127,7 +136,7 @@ class SessionIn(Struct, frozen=True):
     reasoning: Reasoning | UnsetType | None = UNSET
     metadata: Metadata | UnsetType | None = UNSET
     ref_audio: str | None = None
-    initial_user_text: str | None = None
+    initial_user_text: Words | None = None
     idle_timeout_s: NotNegative | None = None
     overlap_policy: str | None = None
     overlap_short_ack_ms: Milliseconds | None = None

@@ -10,6 +10,7 @@ from antiphon.events.config import JsonText
 
 from .wire_client import ABSENT
 from .wire_errors import WireError, bad_value, missing, quoted, translate
+from .wire_limits import MOST_TOOLS_JSON, bounded
 
 MOST_TOOLS = 128
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -72,7 +73,7 @@ def tools_from(raw: Raw, path: str) -> JsonText:
     tools = [_tool(tool, f"{path}[{index}]") for index, tool in enumerate(given)]
     if len({tool.name for tool in tools}) != len(tools):
         raise bad_value("Two tools have the same name.", path)
-    return msgspec.json.encode(tools).decode()
+    return bounded(msgspec.json.encode(tools).decode(), MOST_TOOLS_JSON, path)
 
 
 def choice_from(raw: Raw, tools: JsonText, path: str) -> JsonText:

@@ -245,6 +245,7 @@ def test_no_limit_for_one_response_is_not_the_limit_of_the_session(
     [
         (cmd.ResponseOptions(voice="nobody"), "response.audio.output.voice"),
         (cmd.ResponseOptions(extras={"top_p": '"much"'}), "response.extra_body.top_p"),
+        (cmd.ResponseOptions(extras={"top_k": str(2**63)}), "response.extra_body.top_k"),
         (cmd.ResponseOptions(output_modalities=()), "response.output_modalities"),
         (cmd.ResponseOptions(speed=9.0), "response.audio.output.speed"),
         (cmd.ResponseOptions(temperature=3.0), "response.temperature"),

@@ -1,13 +1,16 @@
 """Commands that wait for units under way: waiting is state, and a failure is told once."""
 
+from collections.abc import Callable
+
 import pytest
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.config import ConfigPatch, Limits
-from antiphon.events.items import AudioPart, FunctionCall, FunctionOutput, Message
+from antiphon.events.items import AudioPart, FunctionCall, FunctionOutput, Message, TextPart
 from antiphon.sessions import core
+from antiphon.sessions.holding import HELD
 
 from tests.rules import rule
 from tests.sessions.test_units import UNIT, able, listening, places, turns, units
@@ -28,6 +31,15 @@ def output(call_id: str = "c") -> cmd.CreateItem:
 
 def called(world: World, call_id: str = "c") -> None:
     world.item(FunctionCall(id="", call_id=call_id, name="f", arguments="{}"))
+
+
+def written(words: str) -> Message:
+    return Message(id="", role="user", content=(TextPart(words),))
+
+
+def words_that_wait(world: World) -> int:
+    """What the held commands weigh beside their sound and pictures."""
+    return sum(held.size for held in world.session.input.stream.held)
 
 
 def told(events: list[ev.AnyEvent]) -> list[tuple[str, str | None]]:
@@ -64,7 +76,7 @@ def test_sound_behind_a_commit_that_waits_belongs_to_the_next_turn() -> None:
     held = only(events, ev.CommandHeld)
     assert held.refs == (SampleRef("in", 7 * FRAME, 6 * FRAME), SampleRef("img", 0, 10))
     assert world.session.input.stream.earlier == set(held.refs), "their bytes are there already"
-    assert world.session.input.reserved == 13 * FRAME + 10
+    assert world.session.input.reserved == 13 * FRAME + 10 + words_that_wait(world)
     world.append(1)
     events = world.accept()
     assert places(events) == [(UNIT, 7 * FRAME, 3 * FRAME), (7 * FRAME, 12 * FRAME, 0)]
@@ -288,7 +300,7 @@ def test_the_number_of_commits_that_wait_is_bounded() -> None:
 
 @rule("E12", "P28")
 def test_sound_that_waits_counts_against_the_budget() -> None:
-    world = World(plugin="echo", auto=True, capabilities=able(), limits=Limits(input_bytes=UNIT + 2 * FRAME))
+    world = World(plugin="echo", auto=True, capabilities=able(), limits=Limits(input_bytes=UNIT + 3 * FRAME - 1))
     world.append(5)
     world.do(commit("a"))
     world.append(2)
@@ -297,7 +309,7 @@ def test_sound_that_waits_counts_against_the_budget() -> None:
 
 @rule("E38", "E12", "P28")
 def test_the_bytes_of_an_item_that_waits_have_their_place_and_count() -> None:
-    world = World(plugin="echo", auto=True, capabilities=able(), limits=Limits(input_bytes=UNIT + 100))
+    world = World(plugin="echo", auto=True, capabilities=able(), limits=Limits(input_bytes=UNIT + 300))
     world.append(5)
     world.do(commit("a"))
     spoken = Message(id="", role="user", content=(AudioPart("Hi.", size=80),))
@@ -309,6 +321,52 @@ def test_the_bytes_of_an_item_that_waits_have_their_place_and_count() -> None:
     assert isinstance(created, Message)
     assert created.content == (AudioPart("Hi.", SampleRef("item", 0, 80), size=80),)
     assert world.session.conversation.attached == 80
+
+
+@rule("E12", "E13", "E38", "P28")
+@pytest.mark.parametrize(
+    "wordy",
+    [
+        lambda words: cmd.AppendText(attachment=1, event_id="w", text=words),
+        lambda words: cmd.AppendAudio(attachment=1, event_id="w", size=2, transcript=words),
+        lambda words: update("w", words),
+        lambda words: cmd.CreateItem(attachment=1, event_id="w", item=written(words)),
+        lambda words: cmd.CreateResponse(
+            attachment=1, event_id="w", options=cmd.ResponseOptions(instructions=words)
+        ),
+    ],
+    ids=["text", "hint", "update", "item", "response"],
+)
+def test_the_words_of_what_waits_count_like_its_sound(wordy: Callable[[str], cmd.ClientCommand]) -> None:
+    world = World(plugin="echo", auto=True, capabilities=able(), limits=Limits(input_bytes=UNIT + 4_000))
+    world.append(5)
+    world.do(commit("a"))
+    before = world.session.input.reserved
+    assert kinds(world.do(wordy("é" * 1_000))) == ["CommandHeld"]
+    assert before + 2_000 < world.session.input.reserved < before + 2_200
+    (refused,) = world.do(wordy("x" * 2_000))
+    assert isinstance(refused, ev.ErrorReported)
+    assert (refused.code, refused.event_id) == ("input_backpressure", "w")
+    assert kinds(world.do(wordy("x"))) == ["CommandHeld"]
+    world.accept()
+    assert world.session.input.stream.held == []
+    assert world.session.input.reserved < 2_010, "what they were is given back, or words of the next turn"
+
+
+@rule("E14", "E38")
+def test_the_number_of_commands_that_wait_is_bounded() -> None:
+    world = listening()
+    world.append(5)
+    world.do(commit("a"))
+    for _ in range(HELD - 1):
+        world.do(cmd.ClearInput(attachment=1))
+    assert len(world.session.input.stream.held) == HELD == 512
+    (refused,) = world.do(cmd.ClearInput(attachment=1, event_id="z"))
+    assert isinstance(refused, ev.ErrorReported)
+    assert (refused.code, refused.event_id) == ("input_backpressure", "z")
+    assert kinds(world.do(cmd.Heartbeat(attachment=1))) == ["SessionTouched"], "what need not wait is decided"
+    world.accept()
+    assert world.session.input.stream.held == []
 
 
 @rule("E15", "M9", "P55")

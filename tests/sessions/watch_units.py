@@ -5,6 +5,7 @@ from msgspec import Struct, field
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.ids import parse_request
+from antiphon.events.items import json_size
 from antiphon.events.log import Transaction
 from antiphon.sessions import core
 from antiphon.sessions.units import unit_bytes
@@ -112,10 +113,10 @@ class Units(Struct):
         taken, stream = session.input, session.input.stream
         assert [unit.taken for unit in stream.in_flight] == list(self.flying.values())
         waiting = sum(span.end - span.start for span in stream.queue)
-        held = sum(ref.size for held in stream.held for ref in held.refs)
+        held = sum(held.size + sum(ref.size for ref in held.refs) for held in stream.held)
         flying = sum(ref.size for unit in self.flying.values() for ref in (*unit.refs, *unit.frames))
         pictures = sum(ref.size for group in (*stream.pictures, *stream.groups) for ref in group)
-        buffered = taken.position - taken.start
+        buffered = taken.position - taken.start + json_size(taken.text) + json_size(taken.transcript)
         assert taken.reserved == buffered + taken.retained + waiting + held + flying + pictures, "P27"
         assert taken.keep_from <= min([taken.start, *(ref.start for u in self.flying.values() for ref in u.refs)])
         ends = [0, *(span.end for span in stream.queue)]

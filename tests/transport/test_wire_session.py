@@ -9,7 +9,8 @@ from msgspec import UNSET, Raw
 from antiphon.events.audio import AudioFormat
 from antiphon.events.config import Dialect, SessionConfig, TurnDetection, merged
 from antiphon.transport.wire_errors import WireError
-from antiphon.transport.wire_session import LARGEST_UNKNOWN, MOST_UNKNOWN, patch_from
+from antiphon.transport.wire_session import patch_from
+from antiphon.transport.wire_session_kept import LARGEST_UNKNOWN, MOST_UNKNOWN
 from antiphon.transport.wire_view import SHOWN, shown_session
 
 from .configs import initial
