@@ -27,7 +27,7 @@ from .commands import (
 from .config import Capabilities, Dialect, JsonText, Limits, Modality, SessionConfig
 from .context import ContextTurn
 from .errors import Detail
-from .items import FunctionCall, Item, Message
+from .items import FunctionCall, Item, Message, Part
 from .metrics import Latency, StageCost, Usage
 
 TurnState = Literal[
@@ -363,6 +363,7 @@ class SpeechStopped(PublicEvent, frozen=True, kw_only=True):
 class InputCommitted(PublicEvent, frozen=True, kw_only=True):
     """The buffer became a user item (or nothing, if `empty`).
 
+    `content` is what the item is made of, `history_len` how many items the conversation has with it.
     `overlap_ack`: it was a short acknowledgement of the answer that goes on, and is forgotten (F19).
     `overlap_deferred`: it was spoken over an answer and waits behind it; `response_create_deferred`: its own
     answer does (F21).
@@ -381,6 +382,8 @@ class InputCommitted(PublicEvent, frozen=True, kw_only=True):
     overlap_ack: bool = False
     overlap_deferred: bool = False
     response_create_deferred: bool = False
+    content: tuple[Part, ...] = ()
+    history_len: int = 0
 
 
 class TextReceived(Event, frozen=True, kw_only=True):
@@ -402,13 +405,17 @@ class InputDiscarded(Event, frozen=True, kw_only=True):
 
 
 class UserTranscribed(PublicEvent, frozen=True, kw_only=True):
-    """Words of a user item. `count` 0: the client did not ask to see them; they are still history."""
+    """Words of a user item. `count` 0: the client did not ask to see them; they are still history.
+
+    `content_index` is the part of the item that is the sound of them.
+    """
 
     item_id: str
     text: str
     seconds: float
     final: bool = True
     error: str | None = None
+    content_index: int = 0
 
 
 class OverlapDecided(PublicEvent, frozen=True, kw_only=True):

@@ -104,6 +104,12 @@ def places(item: Item) -> list[SampleRef]:
     return [part.ref for part in item.content if not isinstance(part, TextPart) and part.ref is not None]
 
 
+def sound_index(item: Item) -> int:
+    """Return which part of an item is its sound; 0 if there is none."""
+    content = item.content if isinstance(item, Message) else ()
+    return next((index for index, part in enumerate(content) if isinstance(part, AudioPart)), 0)
+
+
 MOST_WORDS = 500_000
 """Bytes of the words of one item, at most: messages that show them, even twice, stay below 1 MiB (WIRE 1.3)."""
 

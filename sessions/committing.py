@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.audio import SampleRef
-from antiphon.events.items import AudioPart, Message, Part, TextPart
+from antiphon.events.items import AudioPart, Message, Part, TextPart, sound_index
 
 from .answering import answer
 from .conditions import fits
@@ -134,6 +134,7 @@ def commit_turn(draft: Draft, *, wanted: bool, asked: bool) -> None:
     committed = _seal(
         draft,
         ref,
+        content=content,
         is_speech=ref is not None or not session.input.text,
         no_response=not wanted,
         overlap_deferred=_plan(session, busy=busy) == "defer",
@@ -142,8 +143,28 @@ def commit_turn(draft: Draft, *, wanted: bool, asked: bool) -> None:
     item = Message(id=committed.item_id, role="user", content=content)
     previous = committed.previous_item_id
     draft.emit(ev.ItemCreated(number=draft.number, count=3, item=item, previous_item_id=previous))
+    _tell_hint(draft, item)
     if wanted and not auto:
         answer(draft)
+
+
+def _tell_hint(draft: Draft, item: Message) -> None:
+    """Tell the words that the client gave with its sound as the transcription of the item (E36, WIRE 3.5)."""
+    session, index = draft.session, sound_index(item)
+    part = item.content[index]
+    if not isinstance(part, AudioPart) or part.transcript is None:
+        return
+    if session.dialect == "duplex" or session.config.transcription is not None:
+        draft.emit(
+            ev.UserTranscribed(
+                number=draft.number,
+                count=1,
+                item_id=item.id,
+                text=part.transcript,
+                seconds=part.ms / 1000,
+                content_index=index,
+            )
+        )
 
 
 def _content(session: Session) -> tuple[SampleRef | None, tuple[Part, ...]]:
@@ -185,6 +206,7 @@ def _seal(
     ref: SampleRef | None,
     *,
     no_response: bool,
+    content: tuple[Part, ...] = (),
     is_speech: bool = True,
     empty: bool = False,
     overlap_ack: bool = False,
@@ -210,6 +232,8 @@ def _seal(
         overlap_ack=overlap_ack,
         overlap_deferred=overlap_deferred,
         response_create_deferred=response_create_deferred,
+        content=content,
+        history_len=len(order) + (not empty),
     )
     draft.emit(event)
     return event

@@ -7,7 +7,7 @@ import msgspec
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events import ids
-from antiphon.events.items import Message
+from antiphon.events.items import Message, sound_index
 
 from .deferring import promote
 from .draft import Draft
@@ -139,8 +139,9 @@ def truncate_item(draft: Draft, command: cmd.TruncateItem) -> None:
     playout = session.playouts.get(response_id) or remembered(session, response_id)
     if not isinstance(entry.item, Message) or playout is None or not playout.spoken:
         refuse("bad_event", "Only model output audio messages can be truncated", "item_id", "not_audio")
-    if command.content_index != 0:
-        refuse("bad_event", "The audio is content part 0.", "content_index", "value")
+    sound = sound_index(entry.item)
+    if command.content_index != sound:
+        refuse("bad_event", f"The audio is content part {sound}.", "content_index", "value")
     ms = command.audio_end_ms
     if not 0 <= ms <= playout.sent_ms:
         _refuse_length(playout, ms)

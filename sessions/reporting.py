@@ -27,7 +27,8 @@ def stage_transcribed(draft: Draft, report: cmd.StageTranscribed) -> None:
     """Give a user item its words, once; shown if the client asked for transcription (N13, WIRE 3.5)."""
     session = draft.session
     entry = session.conversation.entries.get(report.item_id)
-    if live(session, report.request) is None or entry is None or not _wordless(entry.item):
+    index = None if entry is None else _wordless(entry.item)
+    if live(session, report.request) is None or index is None:
         return
     shown = session.config.transcription is not None
     draft.emit(
@@ -39,15 +40,17 @@ def stage_transcribed(draft: Draft, report: cmd.StageTranscribed) -> None:
             seconds=report.seconds,
             final=report.final,
             error=report.error,
+            content_index=index,
         )
     )
 
 
-def _wordless(item: Item) -> bool:
-    """Return whether there is sound of the user in an item of which nobody knows the words."""
+def _wordless(item: Item) -> int | None:
+    """Return which part of an item is sound of the user of which nobody knows the words; None: there is none."""
     if not isinstance(item, Message) or item.role != "user":
-        return False
-    return any(isinstance(part, AudioPart) and part.transcript is None for part in item.content)
+        return None
+    wordless = (isinstance(part, AudioPart) and part.transcript is None for part in item.content)
+    return next((index for index, there in enumerate(wordless) if there), None)
 
 
 def stage_finished(draft: Draft, report: cmd.StageFinished) -> None:

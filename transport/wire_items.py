@@ -225,6 +225,11 @@ def item_out(item: Item, *, beta: bool = False) -> ItemOut:
             )
 
 
+def content_out(content: tuple[Part, ...]) -> list[PartOut]:
+    """Return what a user said as items show it; the sound itself is not shown."""
+    return [_part_out(part, *_PART_NAMES[False, False]) for part in content]
+
+
 _PART_NAMES = {
     (True, False): ("output_text", "output_audio"),
     (True, True): ("text", "audio"),

@@ -15,7 +15,7 @@ from antiphon.events.events import Event, PublicEvent
 
 from . import wire_server as out
 from .codes import error_body, respelled
-from .wire_items import item_out
+from .wire_items import content_out, item_out
 from .wire_project import (
     Form,
     Scene,
@@ -204,7 +204,9 @@ def _committed(event: ev.InputCommitted, scene: Scene) -> Iterator[ServerEvent]:
         session_id=event.session,
         turn_id=event.turn,
         epoch=event.epoch,
+        history_len=event.history_len,
         realtime_item_id=event.item_id,
+        message=out.CommittedMessage(content=content_out(event.content)) if event.content else None,
         transcript=event.transcript,
         is_speech=event.is_speech,
         empty=event.empty,
@@ -229,17 +231,19 @@ def _transcribed(event: ev.UserTranscribed, _scene: Scene) -> Iterator[ServerEve
         return
     if event.error is not None:
         yield out.TranscriptionFailed(
-            item_id=event.item_id, content_index=0, error=out.TranscriptionError(message=event.error)
+            item_id=event.item_id,
+            content_index=event.content_index,
+            error=out.TranscriptionError(message=event.error),
         )
     elif event.final:
         yield out.TranscriptionCompleted(
             item_id=event.item_id,
-            content_index=0,
+            content_index=event.content_index,
             transcript=event.text,
             usage=out.DurationUsage(seconds=event.seconds),
         )
     else:
-        yield out.TranscriptionDelta(item_id=event.item_id, content_index=0, delta=event.text)
+        yield out.TranscriptionDelta(item_id=event.item_id, content_index=event.content_index, delta=event.text)
 
 
 def _overlap(event: ev.OverlapDecided, scene: Scene) -> Iterator[ServerEvent]:
@@ -292,17 +296,23 @@ def _item_created(event: ev.ItemCreated, scene: Scene) -> Iterator[ServerEvent]:
         yield out.ItemDone(item=item, previous_item_id=previous)
 
 
-def _item_deleted(event: ev.ItemDeleted, _scene: Scene) -> Iterator[ServerEvent]:
-    yield out.ItemDeletedOut(item_id=event.item_id)
+def _item_deleted(event: ev.ItemDeleted, scene: Scene) -> Iterator[ServerEvent]:
+    info = out.DeletedInfo(session_id=scene.session, item_id=event.item_id)
+    yield out.ItemDeletedOut(item_id=event.item_id, event=info if scene.extended else UNSET)
 
 
 def _item_retrieved(event: ev.ItemRetrieved, scene: Scene) -> Iterator[ServerEvent]:
     yield out.ItemRetrievedOut(item=item_out(event.item, beta=scene.beta))
 
 
-def _item_truncated(event: ev.ItemTruncated, _scene: Scene) -> Iterator[ServerEvent]:
+def _item_truncated(event: ev.ItemTruncated, scene: Scene) -> Iterator[ServerEvent]:
+    item_id, index, end_ms = event.item_id, event.content_index, event.audio_end_ms
+    info = out.TruncatedInfo(session_id=scene.session, item_id=item_id, content_index=index, audio_end_ms=end_ms)
     yield out.ItemTruncatedOut(
-        item_id=event.item_id, content_index=event.content_index, audio_end_ms=event.audio_end_ms
+        item_id=item_id,
+        content_index=index,
+        audio_end_ms=end_ms,
+        event=info if scene.extended else UNSET,
     )
 
 

@@ -12,7 +12,7 @@ from antiphon.engine.tokens import Veiled
 
 from .codes import ErrorBody
 from .wire_formats import FormatOut
-from .wire_items import ItemOut
+from .wire_items import ItemOut, PartOut
 from .wire_metrics import Metrics
 from .wire_view import PlaybackOut
 
@@ -151,6 +151,13 @@ class SpeechStoppedOut(ServerEvent, kw_only=True, tag="input_audio_buffer.speech
     item_id: str
 
 
+class CommittedMessage(Struct, frozen=True, kw_only=True):
+    """What the model is told of a commit, without the sound."""
+
+    role: Literal["user"] = "user"
+    content: list[PartOut]
+
+
 class CommittedInfo(Struct, frozen=True, kw_only=True):
     """The engine's own event behind a commit (duplex dialect)."""
 
@@ -158,7 +165,9 @@ class CommittedInfo(Struct, frozen=True, kw_only=True):
     session_id: str
     turn_id: int
     epoch: int
+    history_len: int
     realtime_item_id: str
+    message: CommittedMessage | None
     transcript: str | None
     is_speech: bool
     empty: bool
@@ -260,10 +269,31 @@ class ItemRetrievedOut(ServerEvent, kw_only=True, tag="conversation.item.retriev
     item: ItemOut
 
 
+class DeletedInfo(Struct, frozen=True, kw_only=True):
+    """The engine's own event behind a deleted item (duplex dialect)."""
+
+    type: Literal["conversation.item.deleted"] = "conversation.item.deleted"
+    session_id: str
+    item_id: str
+    deleted: bool = True
+
+
 class ItemDeletedOut(ServerEvent, kw_only=True, tag="conversation.item.deleted"):
     """An item was taken out."""
 
     item_id: str
+    event: DeletedInfo | UnsetType = UNSET
+
+
+class TruncatedInfo(Struct, frozen=True, kw_only=True):
+    """The engine's own event behind a truncated item (duplex dialect)."""
+
+    type: Literal["conversation.item.truncated"] = "conversation.item.truncated"
+    session_id: str
+    item_id: str
+    content_index: int
+    audio_end_ms: int
+    truncated: bool = True
 
 
 class ItemTruncatedOut(ServerEvent, kw_only=True, tag="conversation.item.truncated"):
@@ -272,6 +302,7 @@ class ItemTruncatedOut(ServerEvent, kw_only=True, tag="conversation.item.truncat
     item_id: str
     content_index: int
     audio_end_ms: int
+    event: TruncatedInfo | UnsetType = UNSET
 
 
 class TranscriptionDelta(ServerEvent, kw_only=True, tag="conversation.item.input_audio_transcription.delta"):

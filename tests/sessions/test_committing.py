@@ -7,7 +7,8 @@ import pytest
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
-from antiphon.events.config import ConfigPatch, Dialect, Limits
+from antiphon.events.config import ConfigPatch, Dialect, Limits, Transcription
+from antiphon.events.items import AudioPart, Message, TextPart
 from antiphon.sessions.committing import SCHEDULE, Moment, scheduled
 
 from tests.rules import rule
@@ -246,3 +247,85 @@ def test_e3_a_detector_that_heard_nothing_makes_a_commit_silent() -> None:
     world = World(vad=QUICK_VAD)
     world.append(4, score=0)
     assert kinds(world.commit()) == ["InputCommitted", "ListenDecided"]
+
+
+# -- what is told of a turn (E36, WIRE 3.5) ------------------------------------------------------------------
+
+
+@rule("E36")
+@pytest.mark.parametrize(
+    ("dialect", "configured", "told"),
+    [
+        ("duplex", False, True),
+        ("duplex", True, True),
+        ("ga", True, True),
+        ("ga", False, False),
+        ("beta", False, False),
+    ],
+)
+def test_the_clients_own_words_are_the_transcription_of_the_item(
+    dialect: Dialect, configured: bool, told: bool
+) -> None:
+    world = World(dialect=dialect)
+    if configured:
+        world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(transcription=Transcription())))
+    world.append(5, transcript="Good ")
+    world.append(5, transcript="day.")
+    events = world.commit(create_response=True)
+    sealed = kinds(events)[kinds(events).index("InputCommitted") :]
+    answer = ["ResponseCreated", "RequestSubmitted"]
+    assert sealed == ["InputCommitted", "ItemCreated", *(["UserTranscribed"] if told else []), *answer]
+    item = only(events, ev.ItemCreated).item
+    assert world.shown(item.id) == "Good day."
+    if told:
+        words = only(events, ev.UserTranscribed)
+        assert (words.item_id, words.text, words.final, words.count) == (item.id, "Good day.", True, 1)
+        assert (words.seconds, words.content_index) == (0.32, 0)
+    late = cmd.StageTranscribed(request=world.request, item_id=item.id, text="Good day?")
+    assert world.do(late) == [], "and none but those"
+
+
+@rule("E36")
+def test_sound_without_words_is_not_transcribed_by_its_commit() -> None:
+    world = World()
+    world.append(5)
+    assert "UserTranscribed" not in kinds(world.commit())
+    world.do(cmd.AppendText(attachment=1, text="Good day."))
+    assert "UserTranscribed" not in kinds(world.commit())
+
+
+def test_a_commit_tells_what_the_item_is_made_of_and_how_long_the_history_is() -> None:
+    world = World()
+    world.say("Hello?")
+    world.append(5, transcript="Good day.")
+    world.do(cmd.AppendText(attachment=1, text="See this."))
+    events = world.commit()
+    committed, item = only(events, ev.InputCommitted), only(events, ev.ItemCreated).item
+    assert isinstance(item, Message)
+    assert (committed.content, committed.history_len) == (item.content, 2)
+    world.append(3, score=None, speech=False)
+    empty = only(world.commit(is_speech=False), ev.InputCommitted)
+    assert (empty.empty, empty.content, empty.history_len) == (True, (), 2)
+
+
+def test_words_stand_where_the_sound_stands_in_its_item() -> None:
+    """WIRE 3.2: `content_index` of a transcription is the part that is the sound."""
+    world = World()
+    world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(transcription=Transcription())))
+    parts = (TextPart("Listen:"), AudioPart("Known."), AudioPart(size=64))
+    world.item(Message(id="item_s", role="user", content=parts))
+    world.respond()
+    heard = cmd.StageTranscribed(request=world.request, item_id="item_s", text="Good day.")
+    assert only(world.do(heard), ev.UserTranscribed).content_index == 2
+    assert world.shown("item_s") == "Listen: Known. Good day."
+
+
+@rule("I15")
+def test_only_the_part_that_is_the_sound_can_be_truncated() -> None:
+    world = World()
+    response_id = world.answer()
+    for index in (1, 2**53):
+        (refused,) = world.truncate(f"item_{response_id}", 100, index)
+        assert isinstance(refused, ev.ErrorReported)
+        assert (refused.code, refused.param, refused.detail) == ("bad_event", "content_index", "value")
+    assert only(world.truncate(f"item_{response_id}", 100, 0), ev.ItemTruncated).content_index == 0

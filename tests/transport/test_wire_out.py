@@ -4,11 +4,14 @@ import base64
 import json
 from typing import Any, get_args
 
+import msgspec
 import pytest
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events import ids
+from antiphon.events.audio import SampleRef
+from antiphon.events.items import AudioPart, TextPart
 from antiphon.transport import wire_server as out
 from antiphon.transport.wire_out import PROJECTED, Reader, form_of, notice, project, refusal
 from antiphon.transport.wire_project import Form
@@ -477,3 +480,79 @@ def test_what_is_sent_can_be_read_as_what_it_says(event: Any, form: Form) -> Non
         body = json.loads(message.data)
         assert isinstance(body["type"], str)
         assert len(message.data) < 1_000_000
+
+
+# -- what only the duplex dialect tells of the conversation (WIRE 0.3, 3.2, 3.5) ------------------------------
+
+COMMITTED = ev.InputCommitted(
+    number=1,
+    count=1,
+    session=SESSION,
+    item_id="item_u",
+    previous_item_id=None,
+    ref=SampleRef("in", 0, 320),
+    epoch=2,
+    turn=1,
+    transcript="Look:",
+    content=(AudioPart("Look:", SampleRef("in", 0, 320), 16_000, 10), TextPart("this.")),
+    history_len=7,
+)
+
+
+@rule("E36")
+def test_a_commit_says_what_the_model_is_told_without_its_sound() -> None:
+    (told,) = messages(COMMITTED)
+    content = [{"type": "input_audio", "transcript": "Look:"}, {"type": "input_text", "text": "this."}]
+    assert told["event"] == {
+        "type": "input.committed",
+        "session_id": SESSION,
+        "turn_id": 1,
+        "epoch": 2,
+        "history_len": 7,
+        "realtime_item_id": "item_u",
+        "message": {"role": "user", "content": content},
+        "transcript": "Look:",
+        "is_speech": True,
+        **dict.fromkeys(
+            ("empty", "no_response", "overlap_ack", "overlap_deferred", "response_create_deferred"), False
+        ),
+    }
+    empty = msgspec.structs.replace(COMMITTED, content=(), empty=True)
+    assert messages(empty)[0]["event"]["message"] is None
+    for form in ("ga", "beta"):
+        assert "event" not in messages(COMMITTED, form=form)[0]
+
+
+def test_deleting_and_truncating_tell_the_engines_own_events() -> None:
+    deleted = ev.ItemDeleted(number=1, count=1, item_id="item_u")
+    own = {"type": "conversation.item.deleted", "session_id": SESSION, "item_id": "item_u", "deleted": True}
+    assert messages(deleted)[0]["event"] == own
+    truncated = ev.ItemTruncated(
+        number=1,
+        count=1,
+        item_id="item_r",
+        response_id="r",
+        content_index=3,
+        audio_end_ms=40,
+        text="He",
+        epoch=1,
+    )
+    cut = {"item_id": "item_r", "content_index": 3, "audio_end_ms": 40}
+    (told,) = messages(truncated)
+    assert told["event"] == {
+        "type": "conversation.item.truncated",
+        "session_id": SESSION,
+        **cut,
+        "truncated": True,
+    }
+    assert {key: told[key] for key in cut} == cut
+    for form in ("ga", "beta"):
+        assert "event" not in messages(deleted, form=form)[0]
+        assert "event" not in messages(truncated, form=form)[0]
+
+
+@pytest.mark.parametrize("changes", [{}, {"final": False}, {"text": "", "error": "deaf"}])
+def test_a_transcription_names_the_part_that_is_the_sound(changes: dict[str, Any]) -> None:
+    values: dict[str, Any] = {"number": 1, "count": 1, "item_id": "i", "text": "hi", "seconds": 1.0, **changes}
+    words = ev.UserTranscribed(**values, content_index=2)
+    assert messages(words)[0]["content_index"] == 2
