@@ -21,7 +21,8 @@ class TurnInput(Struct, frozen=True, kw_only=True):
     `frames` are pictures that were taken while the user spoke, `ref_audio` the recording (pcm16 at 16 kHz) whose
     voice the model shall have.
     `context` is what the model remembers of earlier turns beside the conversation, oldest first.
-    `tools` and `tool_choice` are JSON, spelled as the wire shows them.
+    `tools` and `tool_choice` are JSON, spelled as the wire shows them. `idle`: what is to be answered is that the
+    user has said nothing for a while (WIRE 6.3).
     """
 
     session: str
@@ -42,6 +43,7 @@ class TurnInput(Struct, frozen=True, kw_only=True):
     context: tuple[ContextTurn, ...] = ()
     tools: JsonText = "[]"
     tool_choice: JsonText = '"auto"'
+    idle: bool = False
 
 
 class Effect(Struct, frozen=True, kw_only=True, tag=True):

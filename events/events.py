@@ -360,6 +360,14 @@ class SpeechStopped(PublicEvent, frozen=True, kw_only=True):
     audio_end_ms: int
 
 
+class InputTimedOut(PublicEvent, frozen=True, kw_only=True):
+    """The user said nothing for too long behind an answer: the silence becomes item `item_id`, and is answered."""
+
+    item_id: str
+    audio_start_ms: int
+    audio_end_ms: int
+
+
 class InputCommitted(PublicEvent, frozen=True, kw_only=True):
     """The buffer became a user item (or nothing, if `empty`).
 
@@ -813,6 +821,7 @@ AnyEvent = (
     | TextReceived
     | SpeechStarted
     | SpeechStopped
+    | InputTimedOut
     | InputCommitted
     | InputCleared
     | InputDropped

@@ -113,11 +113,12 @@ def commit_detected(draft: Draft, *, wanted: bool) -> None:
         commit_turn(draft, wanted=wanted, asked=False)
 
 
-def commit_turn(draft: Draft, *, wanted: bool, asked: bool) -> None:
+def commit_turn(draft: Draft, *, wanted: bool, asked: bool, silent: bool = False) -> None:
     """Turn the buffer into a user item and, if `wanted`, answer it: now, or behind the answer that blocks it.
 
     `asked`: the client says of this very turn that it wants an answer. Without that, a short overlap in the
-    duplex dialect is an acknowledgement, and no turn (F19, WIRE 6.5).
+    duplex dialect is an acknowledgement, and no turn (F19, WIRE 6.5). `silent`: nobody has spoken, and whoever
+    listens hears just that.
     """
     session = draft.session
     if session.input.phase == "speaking":
@@ -135,7 +136,7 @@ def commit_turn(draft: Draft, *, wanted: bool, asked: bool) -> None:
         draft,
         ref,
         content=content,
-        is_speech=ref is not None or not session.input.text,
+        is_speech=not silent and (ref is not None or not session.input.text),
         no_response=not wanted,
         overlap_deferred=_plan(session, busy=busy) == "defer",
         response_create_deferred=wanted and busy and not auto,

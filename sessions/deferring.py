@@ -2,7 +2,7 @@
 
 from antiphon.events import commands as cmd
 
-from . import continuing, ending, lifecycle
+from . import continuing, ending, lifecycle, prompting
 from .answering import open_response
 from .draft import Draft
 from .playback import blocks
@@ -19,10 +19,13 @@ def promote(draft: Draft) -> None:
 
 
 def tick(draft: Draft, command: cmd.Tick) -> None:
-    """Carry out whatever deadline has passed: clean-ups first (M11), the lease, blocking playback, then a pause."""
+    """Carry out whatever deadline has passed: clean-ups first (M11), the lease, blocking playback, a pause of the
+    model, then one of the user."""
     ending.ask_again(draft)
     lifecycle.tick(draft, command)
     if not draft.events:
         promote(draft)
     if not draft.events:
         continuing.tick(draft, command)
+    if not draft.events:
+        prompting.tick(draft, command)

@@ -51,6 +51,7 @@ HANDLERS: Mapping[type[ev.Event], Callable[[Session, Any], None]] = {
     ev.TextReceived: fold_input.text_received,
     ev.SpeechStarted: fold_input.speech_started,
     ev.SpeechStopped: fold_input.speech_stopped,
+    ev.InputTimedOut: fold_input.input_timed_out,
     ev.InputCommitted: fold_input.input_committed,
     ev.InputCleared: fold_input.input_cleared,
     ev.InputDropped: fold_input.input_cleared,

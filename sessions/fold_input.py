@@ -38,11 +38,38 @@ def audio_received(session: Session, event: ev.AudioReceived) -> None:
     vad.advance(taken.vad, limits, event.scores, samples(session, before) - event.lead)
     if taken.phase == "silent" and not taken.vad.speaking:
         oldest = taken.vad.run_start if taken.vad.run else samples(session, taken.position) - event.lead
-        keep = max(oldest - limits.prefix - vad.FRAME, 0)
+        keep = max(oldest - _kept_silence(session, limits.prefix) - vad.FRAME, 0)
         taken.start = max(taken.start, keep * _input_format(session).width)
 
 
+def _kept_silence(session: Session, prefix: int) -> int:
+    """Return how many samples of silence are kept: for the beginning of an utterance, or for an idle prompt."""
+    detection = session.config.turn_detection
+    if session.input.idle_since is None or detection is None or detection.idle_timeout_ms is None:
+        return prefix
+    return max(prefix, detection.idle_timeout_ms * vad.RATE // 1000)
+
+
+def rest(session: Session) -> None:
+    """An answer has ended: from here on it counts that the user does nothing, but once (WIRE 6.3)."""
+    taken = session.input
+    if taken.phase == "silent" and taken.prompted is None:
+        taken.idle_since = session.now
+
+
+def stir(session: Session) -> None:
+    """The user does something."""
+    session.input.idle_since = session.input.prompted = None
+
+
+def input_timed_out(session: Session, event: ev.InputTimedOut) -> None:
+    count_item(session, event.item_id)
+    session.input.item_id = session.input.prompted = event.item_id
+    session.input.idle_since = None
+
+
 def text_received(session: Session, event: ev.TextReceived) -> None:
+    stir(session)
     session.input.text += event.text
     session.input.text_size += json_size(event.text)
     session.started = True
@@ -50,6 +77,7 @@ def text_received(session: Session, event: ev.TextReceived) -> None:
 
 def speech_started(session: Session, event: ev.SpeechStarted) -> None:
     taken = session.input
+    stir(session)
     count_item(session, event.item_id)
     if taken.phase == "silent" and not session.auto:
         taken.start = event.start
@@ -64,6 +92,8 @@ def speech_stopped(session: Session, event: ev.SpeechStopped) -> None:
 
 def input_committed(session: Session, event: ev.InputCommitted) -> None:
     taken = session.input
+    if event.item_id != taken.prompted:
+        stir(session)
     count_item(session, event.item_id)
     fold_units.committed(session, event)
     _empty_input(session, event)

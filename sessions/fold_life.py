@@ -49,6 +49,8 @@ def session_resumed(session: Session, event: ev.SessionResumed) -> None:
     body = resume_body(event.presented, event.last_number)
     _remember(session, event.control_id, ControlOutcome("resume", body, event.attachment, event.generation))
     play_on(session)
+    if session.input.idle_since is not None:
+        session.input.idle_since = session.now  # nobody heard the silence so far
 
 
 def attachment_confirmed(session: Session, event: ev.AttachmentConfirmed) -> None:

@@ -3,13 +3,13 @@
 import msgspec
 
 from antiphon.events import events as ev
-from antiphon.events.items import AudioPart, FunctionCall, Message, TextPart, counts, pieces, weight
+from antiphon.events.items import AudioPart, FunctionCall, Message, TextPart, counts, is_user, pieces, weight
 from antiphon.events.metrics import Usage
 
 from . import fold_units, phases
 from .cleaning import again, joined
 from .fold_calls import call_deleted, call_named, output_given, response_called
-from .fold_input import count_item, drop_deferred, let_go, put_off
+from .fold_input import count_item, drop_deferred, let_go, put_off, rest, stir
 from .folding import insert, opened, stand_behind, step_over
 from .measuring import added, spent
 from .models.aura_context import remembered
@@ -26,6 +26,8 @@ def item_created(session: Session, event: ev.ItemCreated) -> None:
     insert(session, item, event.previous_item_id, weight=weight(item))
     if isinstance(item, FunctionCall):
         call_named(session, item.call_id)
+    if is_user(item) and item.id != session.input.prompted:
+        stir(session)
     fold_units.written(session, item)
     ends = [part.ref.end for part in pieces(item) if part.ref is not None]
     session.conversation.attached = max(session.conversation.attached, *ends, 0)
@@ -84,6 +86,7 @@ def response_created(session: Session, event: ev.ResponseCreated) -> None:
     if session.auto and stream.anchor is not None and session.requests[event.request].response_id is None:
         response.since, response.by_unit = stream.anchor, True
     session.response = response
+    session.input.idle_since = None
     response.costs, session.costs = session.costs, ()
     response.usage, session.usage = session.usage, Usage()
     session.reserved = None
@@ -268,6 +271,7 @@ def response_ended(session: Session, event: ev.ResponseEnded) -> None:
     else:
         del session.others[event.head.id]
     if not response.aside:
+        rest(session)
         response_called(session, event, active=active)
     playout = session.playout(event.head.id)
     if event.item is None or playout is None:

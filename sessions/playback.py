@@ -57,6 +57,21 @@ def plays_until(playout: Playout) -> int | None:
     return playout.started + playout.sent_ms * 1000
 
 
+def over_at(session: Session) -> int | None:
+    """Return when all sound of answers is heard: by the acknowledgements if there are any, else by its length.
+
+    None: it is not heard while nobody is connected.
+    """
+    ends = [_over_at(playout) for playout in session.playouts.values() if playout.sent and playout.cap_ms is None]
+    return None if None in ends else max((end for end in ends if end is not None), default=0)
+
+
+def _over_at(playout: Playout) -> int | None:
+    if playout.acked_at is None:
+        return plays_until(playout)
+    return playout.acked_at + (playout.sent_ms - playout.played_ms) * 1000
+
+
 def latest(session: Session) -> Playout | None:
     """Return the playout of the newest response of the conversation that said something."""
     return next(reversed(session.playouts.values()), None)

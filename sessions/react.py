@@ -90,10 +90,11 @@ def _turn(
     response = session.open_response(response_id) if response_id is not None else None
     if response is not None:
         config = with_options(config, response.options)
+    items = plugin.prompt(config, prompt(session, response.options.input if response else None))
     return fx.TurnInput(
         session=session.id,
         response_id=response_id,
-        items=plugin.prompt(config, prompt(session, response.options.input if response else None)),
+        items=items,
         instructions=config.instructions,
         speaks=config.speaks,
         format=config.output_format,
@@ -109,4 +110,5 @@ def _turn(
         context=session.context,
         tools=config.tools,
         tool_choice=config.tool_choice,
+        idle=bool(items) and items[-1].id == session.input.prompted,
     )

@@ -22,7 +22,7 @@ from antiphon.events.metrics import StageCost, Usage
 from .batches import Batches
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 16
+STATE_VERSION = 17
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
@@ -238,7 +238,8 @@ class Input(Struct):
     `start` is where the buffer begins. `retained` counts the committed bytes that no request was given yet, and
     `unanswered` is where they begin. `spoken` counts the bytes of speech in the buffer, `overlap_ms`
     how much of it came over an answer (F18). `text` is what was written into the turn beside the sound; it has
-    `text_size` bytes, and `transcript` `hint_size`.
+    `text_size` bytes, and `transcript` `hint_size`. `idle_since` is when the last answer ended behind which the
+    user has done nothing; `prompted` is the item of the silence that was answered, until the user does something.
     """
 
     phase: InputPhase = "silent"
@@ -255,6 +256,8 @@ class Input(Struct):
     text: str = ""
     text_size: int = 0
     overlap_ms: int = 0
+    idle_since: int | None = None
+    prompted: str | None = None
     vad: Vad = field(default_factory=Vad)
     stream: Stream = field(default_factory=Stream)
 

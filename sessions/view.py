@@ -8,7 +8,7 @@ from antiphon.events.events import SessionView
 from antiphon.events.items import AudioPart, Item, ItemReference, Message, Part, TextPart, places, text_of
 
 from .fold_units import as_written
-from .playback import current, cursor, waits_until
+from .playback import current, cursor, over_at, talks, waits_until
 from .state import Entry, Session
 
 
@@ -47,7 +47,8 @@ def next_deadline(session: Session) -> int | None:
 def _deadlines_of_the_lease(session: Session) -> list[int]:
     lease, limits = session.lease, session.limits
     going = session.input.stream.continuation
-    known = (lease.confirm_by, lease.expires_at, waits_until(session), None if going is None else going.due)
+    going_on = None if going is None else going.due
+    known = (lease.confirm_by, lease.expires_at, waits_until(session), going_on, prompt_at(session))
     deadlines = [deadline for deadline in known if deadline is not None]
     idle = idle_until(session)
     if idle is not None:
@@ -64,6 +65,22 @@ def idle_until(session: Session) -> int | None:
     if not ttl_ms or any(request.phase == "submitted" for request in session.requests.values()):
         return None
     return session.lease.last_activity + ttl_ms * 1000
+
+
+def prompt_at(session: Session) -> int | None:
+    """Return the session time at which the user is prompted if nothing else happens; None: never.
+
+    The time runs from the end of the last answer, and of its sound. It stands still while anything else is to come:
+    an answer, what functions give, sound that waits; and while nobody is connected.
+    """
+    detection, taken = session.config.turn_detection, session.input
+    if detection is None or detection.idle_timeout_ms is None or taken.idle_since is None or session.auto:
+        return None
+    turn = session.turn
+    if talks(session) or turn.deferred or turn.awaited or taken.stream.held or not session.lease.attached:
+        return None
+    over = over_at(session)
+    return None if over is None else max(over, taken.idle_since) + detection.idle_timeout_ms * 1000
 
 
 def outstanding(session: Session) -> list[str]:

@@ -23,6 +23,9 @@ from antiphon.stages.whisper import WhisperRecogniser
 MAX_TOKENS = 160
 """Length of an answer that nobody bounded: about a minute of speech. At most half of the model's context."""
 
+SILENCE = "(says nothing)"
+"""What the language model is told of a user who is to be prompted."""
+
 Say = Callable[[AnyReport, bytes], None]
 
 
@@ -115,14 +118,16 @@ class Turn:
     # -- recognise -------------------------------------------------------------------------------------------
 
     def _conversation(self) -> list[ChatMessage] | None:
-        """Return what to answer, with speech recognised; None if the last thing said held no words."""
+        """Return what to answer, with speech recognised; None if the last thing said held no words, but should."""
         messages = [ChatMessage("system", self._payload.instructions or self._models.instructions)]
         for item in self._payload.items:
             message = self._message(item)
             if message is not None and message.content:
                 messages.append(message)
             elif message is not None and item is self._payload.items[-1]:
-                return None
+                if not self._payload.idle:
+                    return None
+                messages.append(ChatMessage("user", SILENCE))
         return messages if len(messages) > 1 else None
 
     def _message(self, item: Item) -> ChatMessage | None:

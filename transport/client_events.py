@@ -29,6 +29,7 @@ AnyServerEvent = (
     | out.ErrorOut
     | out.SpeechStartedOut
     | out.SpeechStoppedOut
+    | out.TimeoutTriggered
     | out.BufferCommitted
     | out.BufferCleared
     | out.OverlapDecision

@@ -199,6 +199,12 @@ def _speech_stopped(event: ev.SpeechStopped, _scene: Scene) -> Iterator[ServerEv
     yield out.SpeechStoppedOut(audio_end_ms=event.audio_end_ms, item_id=event.item_id)
 
 
+def _timed_out(event: ev.InputTimedOut, _scene: Scene) -> Iterator[ServerEvent]:
+    yield out.TimeoutTriggered(
+        audio_start_ms=event.audio_start_ms, audio_end_ms=event.audio_end_ms, item_id=event.item_id
+    )
+
+
 def _committed(event: ev.InputCommitted, scene: Scene) -> Iterator[ServerEvent]:
     info = out.CommittedInfo(
         session_id=event.session,
@@ -367,6 +373,7 @@ _ROWS: dict[type[Event], _Row] = dict(
         _row(ev.ErrorReported, _error),
         _row(ev.SpeechStarted, _speech_started),
         _row(ev.SpeechStopped, _speech_stopped),
+        _row(ev.InputTimedOut, _timed_out),
         _row(ev.InputCommitted, _committed),
         _row(ev.InputCleared, _input_cleared),
         _row(ev.UserTranscribed, _transcribed),

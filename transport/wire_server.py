@@ -151,6 +151,14 @@ class SpeechStoppedOut(ServerEvent, kw_only=True, tag="input_audio_buffer.speech
     item_id: str
 
 
+class TimeoutTriggered(ServerEvent, kw_only=True, tag="input_audio_buffer.timeout_triggered"):
+    """The user stayed silent for too long; the silence is committed as this item, and answered."""
+
+    audio_start_ms: int
+    audio_end_ms: int
+    item_id: str
+
+
 class CommittedMessage(Struct, frozen=True, kw_only=True):
     """What the model is told of a commit, without the sound."""
 

@@ -49,6 +49,7 @@ DETECTIONS: list[TurnDetection | None] = [
     TurnDetection(silence_duration_ms=96, min_speech_duration_ms=0, interrupt_response=False),
     TurnDetection(silence_duration_ms=0, prefix_padding_ms=0, create_response=False),
     TurnDetection(type="semantic_vad", eagerness="high"),
+    TurnDetection(silence_duration_ms=96, min_speech_duration_ms=64, idle_timeout_ms=5_000),
 ]
 OVERLAPS: tuple[cmd.OverlapAction, ...] = ("barge_in", "listen", "continue", "drop")
 WORDS = ["", "Well, ", "all is well", ". And you?", " word"]

@@ -24,7 +24,7 @@ from antiphon.stages import cascade
 from antiphon.stages.base import Abort, Confirm, Release, StageUnavailable, Submit
 from antiphon.stages.cascade import CascadeSettings, CascadeStage
 from antiphon.stages.chat_prompt import PromptTooLong
-from antiphon.stages.turn import Models
+from antiphon.stages.turn import SILENCE, Models
 
 from .fakes import FakeChat, FakeRecogniser, FakeVoice, Listener
 from tests.rules import rule
@@ -165,6 +165,15 @@ def test_noise_without_words_is_answered_by_nothing(bench: Any) -> None:
     assert listener.of(StageProduced) == []
     assert one.chat.asked == []
     assert isinstance(listener.until(StageFinished), StageFinished)
+
+
+def test_a_user_who_stays_silent_is_prompted(bench: Any) -> None:
+    """WIRE 6.3: an idle prompt has no words, and a response starts all the same."""
+    one = bench(recogniser=FakeRecogniser(words=""))
+    message = submit(Message(id="a", role="user", content=(TextPart("Hi."),)), spoken("b"))
+    listener = one.run(replace(message, payload=replace(message.payload, idle=True)))
+    assert [message.content for message in one.chat.asked[0]] == ["Be brief.", "Hi.", SILENCE]
+    assert listener.of(StageProduced) != []
 
 
 @rule("K24")

@@ -120,6 +120,7 @@ EVENTS: list[ev.PublicEvent] = [
     ev.ErrorReported(number=0, count=1, code="invalid_json", message="m"),
     ev.SpeechStarted(number=1, count=1, item_id="item_u", audio_start_ms=5, start=80),
     ev.SpeechStopped(number=1, count=1, item_id="item_u", audio_end_ms=50),
+    ev.InputTimedOut(number=1, count=1, item_id="item_u", audio_start_ms=5, audio_end_ms=50),
     ev.InputCommitted(
         number=1,
         count=1,
