@@ -47,7 +47,8 @@ def _kept_silence(session: Session, prefix: int) -> int:
     detection = session.config.turn_detection
     if session.input.idle_since is None or detection is None or detection.idle_timeout_ms is None:
         return prefix
-    return max(prefix, detection.idle_timeout_ms * vad.RATE // 1000)
+    half = session.limits.input_bytes // (2 * _input_format(session).width)  # what is said next has room, too
+    return max(prefix, min(detection.idle_timeout_ms * vad.RATE // 1000, half))
 
 
 def rest(session: Session) -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from antiphon.events import commands as cmd
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
-from antiphon.events.config import ConfigPatch, Dialect, TurnDetection
+from antiphon.events.config import ConfigPatch, Dialect, Limits, TurnDetection
 from antiphon.events.items import AudioPart, Message
 from antiphon.sessions.view import next_deadline, prompt_at
 
@@ -219,3 +219,12 @@ def test_more_silence_is_kept_only_for_a_prompt() -> None:
     assert prompted.session.input.reserved >= 2_900 * 32
     prompted.append(3, score=900)
     assert prompted.session.input.reserved < 20 * FRAME, "an utterance begins with its prefix"
+
+
+@rule("E12")
+def test_the_silence_that_is_kept_leaves_room_for_what_is_said() -> None:
+    here = World(dialect="ga", vad=VAD, limits=Limits(input_bytes=80 * FRAME))
+    here.answer(ms=100)
+    silence(here, 4_800)
+    assert 35 * FRAME < here.session.input.reserved < 45 * FRAME
+    assert kinds(here.append(3, score=900)) == ["AudioReceived", "SpeechStarted"]
