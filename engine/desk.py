@@ -149,11 +149,10 @@ class Desk:
         """Say that what an effect speaks of cannot be read: its answer fails, or its unit is refused (G22)."""
         match effect:
             case SubmitToStage(request=request):
-                self._post(StageFailed(request=request, code="storage_unavailable", message=why))
+                self._post(StageFailed(request=request, code="runtime_append_failed", message=why))
             case FeedStage(request=request, operation=operation):
                 self._unread[request] = effect.seq
-                code = "storage_unavailable"
-                self._post(StageRefused(request=request, operation=operation, code=code, message=why))
+                self._post(StageRefused(request=request, operation=operation, message=why))
             case _:
                 raise AssertionError("it speaks of nothing")
 

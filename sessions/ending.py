@@ -65,6 +65,11 @@ def end_response(
     )
 
 
+def not_taken(code: str, message: str) -> ev.Failure:
+    """Return why an answer fails whose input no stage took (G22); only a context that is full is named (K17)."""
+    return ev.Failure(code if code == "context_length_exceeded" else "runtime_append_failed", message)
+
+
 def fail_response(draft: Draft, response: Response, failure: ev.Failure) -> None:
     """Fail an open response: the error first, then its terminal, which says the same (WIRE 3.4)."""
     draft.emit(ev.ErrorReported(number=draft.number, count=1, code=failure.code, message=failure.message))

@@ -6,7 +6,7 @@ from antiphon.events import events as ev
 from .draft import Draft
 from .ending import end_response
 from .lifecycle import begin_close
-from .reporting import stage_failed
+from .reporting import fail_request
 
 MESSAGE = "The server failed to carry this out; nothing was changed."
 APPEND_MESSAGE = "The server failed to take the sound; the session is closed."
@@ -18,7 +18,7 @@ def report_fault(draft: Draft, command: cmd.ReportFault) -> None:
     Sound that was lost cannot be told from silence by the model: an append closes the session, its answer first.
     """
     if command.request is not None:
-        stage_failed(draft, cmd.StageFailed(request=command.request, code="internal_error", message=MESSAGE))
+        fail_request(draft, command.request, ev.Failure("internal_error", MESSAGE))
         return
     session = draft.session
     lease = session.lease

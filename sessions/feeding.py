@@ -9,7 +9,7 @@ from antiphon.events.audio import SampleRef
 
 from . import fold_units
 from .draft import Draft
-from .ending import end_response
+from .ending import fail_response, not_taken
 from .phases import LIVE
 from .state import Request, Response, Session, Span
 from .units import Cut, cut, ended, unit_bytes
@@ -220,19 +220,20 @@ def accept(draft: Draft, session: Session, request: str, operation: int | None) 
 
 
 def stage_refused(draft: Draft, report: cmd.StageRefused) -> None:
-    """Give up the unit and all behind it; the responses that they were announced for fail (E25, G22)."""
+    """Give up the unit and all behind it (E25). Each response that they were announced for fails, with an error of
+    its own (G22); without any, the error is all that is told (G24)."""
     session = draft.session
     flying = [unit.taken for unit in session.input.stream.in_flight]
     lost = [unit for unit in flying if unit.operation >= report.operation]
     if live(session, report.request) is None or report.operation not in [unit.operation for unit in lost]:
         return
-    draft.emit(ev.ErrorReported(number=draft.number, count=1, code=report.code, message=report.message))
+    bound = {unit.response_id for unit in lost}
+    failing = [response for response in session.open_responses if response.head.id in bound]
+    if not failing:
+        draft.emit(ev.ErrorReported(number=draft.number, count=1, code=report.code, message=report.message))
     draft.emit(ev.UnitsGivenUp(operation=report.operation))
-    for response_id in dict.fromkeys(unit.response_id for unit in lost):
-        response = draft.session.open_response(response_id) if response_id is not None else None
-        if response is not None:
-            failure = ev.Failure("runtime_append_failed", report.message)
-            end_response(draft, response, "failed", failure=failure)
+    for response in failing:
+        fail_response(draft, response, not_taken(report.code, report.message))
     draft.failed = True
 
 

@@ -5,7 +5,7 @@ from antiphon.events import events as ev
 from antiphon.events.items import AudioPart, Item, Message
 
 from .draft import Draft
-from .ending import close, close_if_free, end_response, fail_response
+from .ending import close, close_if_free, end_response, fail_response, not_taken
 from .feeding import accept, give_back, go_on, live
 from .lifecycle import begin_close
 from .segments import MODEL_LISTENS, answer_next, tell_listening
@@ -89,18 +89,32 @@ def _called_off(session: Session, response: Response) -> bool:
 
 
 def stage_failed(draft: Draft, report: cmd.StageFailed) -> None:
-    """Fail the response that owns the request (G23, G24, K16): the error first, then its terminal.
+    """Fail the response that owns the request (G23, G24, K16); one that no stage accepted was not taken (G22)."""
+    failure = ev.Failure(report.code, report.message)
+    if _waits_for_its_stage(draft.session, report.request):
+        failure = not_taken(report.code, report.message)
+    fail_request(draft, report.request, failure, goes_on=report.goes_on)
 
-    A request without a response goes on only if its model does: a resident one.
+
+def _waits_for_its_stage(session: Session, request: str) -> bool:
+    known, response = session.requests.get(request), session.served_by(request)
+    if known is None or response is None:
+        return False
+    return known.phase == "submitted" and known.response_id is not None and response.phase == "created"
+
+
+def fail_request(draft: Draft, request: str, failure: ev.Failure, *, goes_on: bool = False) -> None:
+    """Fail the response that a live request serves: the error first, then its terminal.
+
+    `goes_on`: the request does, if its model can, a resident one.
     """
-    session = draft.session
-    known = live(session, report.request)
+    known = live(draft.session, request)
     if known is None:
         return
-    _fail(draft, report.request, report.code, report.message)
-    if report.goes_on and known.response_id is None:
+    _fail(draft, request, failure.code, failure.message)
+    if goes_on and known.response_id is None:
         return
-    draft.emit(ev.RequestFinished(request=report.request))
+    draft.emit(ev.RequestFinished(request=request))
     if known.response_id is None:
         resident_lost(draft)
 

@@ -215,7 +215,7 @@ async def test_sound_that_cannot_be_read_fails_the_request() -> None:
         await settle()
         (failed,) = here.posted
         assert isinstance(failed, StageFailed)
-        assert (failed.request, failed.code) == ("s.e0.turn0", "storage_unavailable")
+        assert (failed.request, failed.code) == ("s.e0.turn0", "runtime_append_failed")
         assert here.told == ["Release"]
 
 
@@ -229,9 +229,7 @@ async def test_a_unit_that_cannot_be_read_is_refused_with_those_behind_it() -> N
         here.desk.execute([lost, *behind])
         await settle()
         (refused,) = here.posted
-        assert refused == StageRefused(request="s.e0", operation=1, code="storage_unavailable", message="gone"), (
-            "the request itself lives on"
-        )
+        assert refused == StageRefused(request="s.e0", operation=1, message="gone"), "the request itself lives on"
         assert here.stage.messages == [unit("s.e1", 2, b"ab")]
         again = replace(fed("s.e0", SampleRef("in", 102, 2), 3), seq=1)
         here.desk.execute([fed("s.e0", SampleRef("in", 102, 2), 3), again])

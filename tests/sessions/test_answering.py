@@ -270,6 +270,7 @@ def test_wire_3_3_6_a_response_with_nothing_to_say_has_no_item() -> None:
 def test_g23_a_failure_comes_with_its_error_first() -> None:
     world = World()
     world.begin()
+    world.take()
     events = world.fail()
     assert kinds(events) == ["ErrorReported", "ResponseEnded", "RequestFinished"]
     ended = only(events, ev.ResponseEnded)

@@ -90,6 +90,7 @@ def test_every_end_has_its_name_and_is_the_only_one(name: str, spoken: bool) -> 
     world = World()
     response_id = world.begin()
     request = world.request
+    world.take()
     if spoken:
         world.produce("All is well.", 1_000)
     ended = only(end(world), ev.ResponseEnded)
@@ -114,21 +115,69 @@ def test_a_second_cancel_of_sound_that_is_still_played_stops_only_the_sound() ->
 # -- G22: an announced answer whose work never begins --------------------------------------------------------
 
 
+NOT_TAKEN: dict[str, tuple[Callable[[World], list[ev.AnyEvent]], str]] = {
+    "refused": (lambda w: w.fail(), "runtime_append_failed"),
+    "prepared in vain": (lambda w: w.fail(code="runtime_data_plane_stream_failed"), "runtime_append_failed"),
+    "too long": (lambda w: w.fail(code="context_length_exceeded"), "context_length_exceeded"),
+    "lost": (lambda w: w.lose(), "runtime_data_plane_stream_failed"),
+    "broken by us": (lambda w: w.do(cmd.ReportFault(request=w.request)), "internal_error"),
+}
+"""What becomes of a turn before its stage has taken it, and what the client is told (G22, K17, K18, M10)."""
+
+
 @rule("G22", "P21")
-@pytest.mark.parametrize("how", ["fail", "lose"])
-def test_a_turn_that_the_stage_does_not_take_fails_with_its_error(how: str) -> None:
+@pytest.mark.parametrize("how", NOT_TAKEN)
+def test_a_turn_that_the_stage_does_not_take_fails_by_the_code_for_it(how: str) -> None:
+    end, code = NOT_TAKEN[how]
     world = World()
     response_id = only(ask(world), ev.ResponseCreated).head.id
-    events = world.fail() if how == "fail" else world.lose()
+    events = end(world)
     assert kinds(events)[:2] == ["ErrorReported", "ResponseEnded"]
     ended = only(events, ev.ResponseEnded)
     assert (ended.head.id, ended.status) == (response_id, "failed")
     assert ended.failure is not None
-    assert ended.failure.code == only(events, ev.ErrorReported).code
+    assert ended.failure.code == only(events, ev.ErrorReported).code == code
     assert world.session.phase == "open"
     assert world.session.response is None
     assert world.session.input.reserved == 0
     assert "ResponseCreated" in kinds(ask(world))
+
+
+@rule("G23", "G24")
+@pytest.mark.parametrize("spoken", [False, True])
+def test_a_turn_that_was_taken_fails_by_the_error_of_its_stage(spoken: bool) -> None:
+    """What it says proves that it was taken, whatever the stage reported."""
+    world = World()
+    ask(world)
+    if spoken:
+        world.produce("Well, ", 100)
+    else:
+        world.take()
+    events = world.fail(code="engine_error")
+    assert only(events, ev.ErrorReported).code == "engine_error"
+    failure = only(events, ev.ResponseEnded).failure
+    assert failure is not None
+    assert failure.code == "engine_error"
+
+
+@rule("G22", "G5")
+def test_an_answer_out_of_band_that_no_stage_takes_fails_in_the_same_way() -> None:
+    world = World()
+    head = only(world.respond(cmd.ResponseOptions(remember=False, input=())), ev.ResponseCreated)
+    failure = only(world.fail(head.request), ev.ResponseEnded).failure
+    assert failure is not None
+    assert failure.code == "runtime_append_failed"
+
+
+@rule("G24", "G20")
+def test_an_error_behind_the_end_of_an_answer_is_only_told() -> None:
+    """A resident request outlives its answers: what fails then is nobody's."""
+    world = World(plugin="echo", auto=True)
+    world.append(20)
+    world.produce("Yes.", 100, world.resident)
+    world.decide("end_of_turn")
+    said = cmd.StageFailed(request=world.resident, code="engine_error", message="It broke.", goes_on=True)
+    assert kinds(world.do(said)) == ["ErrorReported"]
 
 
 @rule("K7", "K9")

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from antiphon.events import commands as cmd
 from antiphon.events import effects as fx
@@ -272,7 +273,7 @@ def test_a_refused_unit_fails_the_response_that_was_announced_for_it() -> None:
     response_id = only(world.commit(create_response=True), ev.ResponseCreated).head.id
     world.do(cmd.StageAccepted(request=world.resident, operation=1))
     events = world.refuse(2)
-    assert kinds(events) == ["ErrorReported", "UnitsGivenUp", "ResponseEnded"]
+    assert kinds(events) == ["UnitsGivenUp", "ErrorReported", "ResponseEnded"]
     ended = only(events, ev.ResponseEnded)
     assert (ended.head.id, ended.status) == (response_id, "failed")
     assert ended.failure is not None
@@ -280,6 +281,56 @@ def test_a_refused_unit_fails_the_response_that_was_announced_for_it() -> None:
     assert world.session.response is None
     assert world.session.input.reserved == 0
     assert world.resident == "duplex-1.e0"
+
+
+@rule("G22", "E25", "G24", "P33")
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("runtime_append_failed", "runtime_append_failed"),
+        ("engine_error", "runtime_append_failed"),
+        ("context_length_exceeded", "context_length_exceeded"),
+    ],
+)
+def test_each_answer_that_refused_units_were_announced_for_fails_with_an_error_of_its_own(
+    code: str, told: str
+) -> None:
+    """A resident model makes one answer at a time: that there are two is made up here."""
+    world = turns()
+    world.append(12)
+    newer = only(world.commit(create_response=True), ev.ResponseCreated).head
+    session = core.load(core.dump(world.session))
+    active = session.response
+    assert active is not None
+    older = replace(active.head, id="resp_older", item_id="item_resp_older")
+    session.others[older.id] = replace(active, head=older)
+    first, *rest = session.input.stream.in_flight
+    session.input.stream.in_flight = [replace(first, taken=replace(first.taken, response_id=older.id)), *rest]
+    report = cmd.StageRefused(request=world.resident, operation=1, code=code, message="There is no room.")
+    events = core.decide(session, report, world.now)
+    assert kinds(events) == ["UnitsGivenUp", *["ErrorReported", "ResponseEnded"] * 2]
+    assert [(event.code, event.message) for event in events if isinstance(event, ev.ErrorReported)] == [
+        (told, "There is no room.")
+    ] * 2
+    ended = [event for event in events if isinstance(event, ev.ResponseEnded)]
+    assert [event.head.id for event in ended] == [older.id, newer.id]
+    assert [event.failure for event in ended] == [ev.Failure(told, "There is no room.")] * 2
+
+
+@rule("G22", "E25", "P33")
+def test_units_of_an_answer_that_is_over_fail_only_the_one_that_is_open() -> None:
+    world = turns()
+    world.append(12)
+    over = only(world.commit(create_response=True), ev.ResponseCreated).head.id
+    assert only(world.decide("end_of_turn"), ev.ResponseEnded).head.id == over
+    world.say("And?")
+    open_ = only(world.respond(), ev.ResponseCreated).head.id
+    events = world.refuse()
+    assert kinds(events) == ["UnitsGivenUp", "ErrorReported", "ResponseEnded"]
+    assert only(events, ev.ResponseEnded).head.id == open_
+    assert world.session.input.reserved == 0
+    world.say("Once more?")
+    assert only(world.respond(), ev.UnitTaken).seq == 1, "as if nothing had been sent"
 
 
 @rule("G22", "G21", "P21")

@@ -108,7 +108,7 @@ def test_a_refused_unit_of_its_silence_fails_the_answer() -> None:
     world = seeded(auto=False)
     world.respond()
     events = world.refuse(2)
-    assert kinds(events) == ["ErrorReported", "UnitsGivenUp", "ResponseEnded"]
+    assert kinds(events) == ["UnitsGivenUp", "ErrorReported", "ResponseEnded"]
     assert world.session.response is None
     assert world.session.input.reserved == 0
 

@@ -350,6 +350,10 @@ class World:
         last = flying[-1].taken
         return self.do(cmd.StageAccepted(request=last.request, operation=last.operation))
 
+    def take(self, request: str | None = None) -> list[ev.AnyEvent]:
+        """Let the stage take a request."""
+        return self.do(cmd.StageAccepted(request=request or self.request))
+
     def refuse(self, operation: int | None = None) -> list[ev.AnyEvent]:
         """Let the stage refuse a unit, by default the oldest that is under way."""
         first = self.session.input.stream.in_flight[0].taken
@@ -370,8 +374,8 @@ class World:
     def finish(self, request: str | None = None) -> list[ev.AnyEvent]:
         return self.do(cmd.StageFinished(request=request or self.request))
 
-    def fail(self, request: str | None = None) -> list[ev.AnyEvent]:
-        return self.do(cmd.StageFailed(request=request or self.request, code="engine_error", message="It broke."))
+    def fail(self, request: str | None = None, code: str = "engine_error") -> list[ev.AnyEvent]:
+        return self.do(cmd.StageFailed(request=request or self.request, code=code, message="It broke."))
 
     def lose(self, request: str | None = None) -> list[ev.AnyEvent]:
         return self.do(cmd.StageLost(request=request or self.request))
