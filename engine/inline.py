@@ -4,10 +4,11 @@ from collections import deque
 from collections.abc import AsyncIterator
 from secrets import token_hex
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.events.audio import AudioFormat
 from antiphon.events.commands import (
@@ -39,12 +40,25 @@ from .hub import Hub
 from .ingress import AppendRequest
 from .opening import Opening, Resumption, with_recording
 from .published import Published
+from .replay_window import Overflow
+
+
+class ResyncRequired(Struct, frozen=True, kw_only=True):
+    """Too much was not acknowledged: what comes from here on has no number, and cannot be had again (D17).
+
+    It is in no log. The numbers go on when everything that has one is acknowledged.
+    """
+
+    session: str
+    reason: Literal["journal_overflow"] = "journal_overflow"
+    number: int = 0
+    count: int = 0
 
 
 class Heard(Struct, frozen=True):
     """A public event, and the sound of an `AudioDelta` (empty otherwise)."""
 
-    event: PublicEvent
+    event: PublicEvent | ResyncRequired
     sound: bytes = b""
 
 
@@ -55,8 +69,8 @@ class NotConnected(Exception):
 class InlineClient:
     """Opens a session when it is entered and closes it when it is left.
 
-    `events` is what a socket client would read. `drop` and `resume` do what a lost and a new connection do.
-    `recording` is reference audio: pcm16 at 16 kHz, mono.
+    `events` is what a socket client would read. `drop` and `resume` do what a lost and a new connection do; what is
+    not acknowledged is kept for that, within bounds. `recording` is reference audio: pcm16 at 16 kHz, mono.
     """
 
     def __init__(
@@ -80,6 +94,7 @@ class InlineClient:
         self._attachment: Attachment | None = None
         self._cursor: Cursor | None = None
         self._ready: deque[Heard] = deque()
+        self._overflow: Overflow | None = None
         self._close_s = close_s
         self._closed = False
         self._session = ""
@@ -233,15 +248,23 @@ class InlineClient:
         while self._ready:
             yield self._next()
         async for entry in cursor:
-            self._unpack(entry)
+            self._unpack(entry, journaled=self._is_journaled(entry, here))
             while self._ready:
                 yield self._next()
 
-    def _unpack(self, entry: Published) -> None:
+    def _is_journaled(self, entry: Published, here: Attachment) -> bool:
+        """Return whether a live transaction may be asked for again; that it may not is told once."""
+        overflow = here.feed.overflow_at(entry.seq) if self._token is not None else None
+        if overflow is not None and overflow is not self._overflow:
+            self._overflow = overflow
+            self._ready.append(Heard(ResyncRequired(session=here.session)))
+        return overflow is None
+
+    def _unpack(self, entry: Published, *, journaled: bool = True) -> None:
         for event in entry.transaction.events:
             if isinstance(event, PublicEvent) and not 0 < event.number <= self.last_number:
                 sound = entry.sound.get(event.ref, b"") if isinstance(event, AudioDelta) else b""
-                self._ready.append(Heard(event, sound))
+                self._ready.append(Heard(event if journaled else replace(event, number=0), sound))
 
     def _next(self) -> Heard:
         """Take one event; only what was taken counts as seen."""
