@@ -85,7 +85,8 @@ class Hub:
         self._live = self._roster.live
         self._counts = self._roster.counts
         self._openings = Openings()
-        self._warm_up = WarmUp(settings.warm_up_units, pipeline, plugin.capabilities, clock)
+        units = plugin.warmup_units if settings.warm_up_units is None else settings.warm_up_units
+        self._warm_up = WarmUp(units, pipeline, plugin.capabilities, clock)
         self._naming = Naming(log, plugin, secret, self._live)
         self._admitting = 0
 
@@ -94,7 +95,7 @@ class Hub:
         await self._group.__aenter__()
         await self._pipeline.start(self._roster.on_report)
         self._group.start_soon(self._roster.recover)
-        if self.settings.warm_up_units:
+        if not self._warm_up.over.is_set():
             self._group.start_soon(self._warm_up.run, self)
         return self
 

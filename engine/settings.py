@@ -16,7 +16,8 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     `activation_ms` are the lease's. `control_ms` is how long an opening or a resume may take. `replay_bytes`
     bounds what a client may leave unacknowledged, `replay_ms` (0: no bound; at most a minute, and longer than the
     grace) how old what is replayed to it may be, `slow_bytes` and `slow_ms` (at most a minute) how far it may read
-    behind. `warm_up_units` (0: none) is how much the model hears before the first client is let in.
+    behind. `warm_up_units` (0: none) is how much the model hears before the first client is let in; None: what it
+    asks for.
     """
 
     max_sessions: int = 1000
@@ -41,7 +42,7 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     slow_bytes: int = 16 * 1024 * 1024
     slow_ms: int = 30_000
     shutdown_ms: int = 5_000
-    warm_up_units: int = 0
+    warm_up_units: int | None = None
 
     def __post_init__(self) -> None:
         """Hold the bounds to one another (D16).

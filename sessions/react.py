@@ -49,7 +49,7 @@ def _feed(session: Session, event: ev.UnitTaken, plugins: Registry) -> fx.FeedSt
         pad=event.pad,
         kind=event.kind,
         speech=event.speech,
-        force_listen=event.force_listen,
+        force_listen=event.force_listen or plugin.only_listens(session.config, event.turn_seq),
         final=event.final,
         frames=event.frames,
         model_turn=event.turn,

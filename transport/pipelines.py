@@ -34,14 +34,14 @@ class VoiceActivity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Pipeline(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One way to answer. `plugin` names the session half, `model` what clients are shown.
 
-    `warm_up` units of sound are given to the model before the first client is let in.
+    `warm_up` units of sound are given to the model before the first client is let in, else as many as it wants.
     """
 
     name: str
     model: str
     plugin: str
     max_sessions: int
-    warm_up: int = 0
+    warm_up: int | None = None
     stage: StageChoice
     voice_activity: VoiceActivity
 

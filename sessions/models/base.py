@@ -219,6 +219,10 @@ class SessionPlugin(Protocol):
         """Return the scheduler tokens that a unit needs at most (N10); 0: the stage knows by itself."""
         ...
 
+    def only_listens(self, config: SessionConfig, turn_seq: int) -> bool:
+        """Return whether the unit that is number `turn_seq` (1, 2, …) of its turn is heard in silence (N36)."""
+        ...
+
     def opens_gate(self, stage: int) -> bool:
         """Return whether the next turn may begin when this stage has said all of its turn (N16, H2)."""
         ...
@@ -365,6 +369,10 @@ class TurnModel(Struct, frozen=True, kw_only=True):
     def budget(self, config: SessionConfig, *, samples: int, frames: int, first: bool) -> int:
         """Leave it to the stage."""
         return 0
+
+    def only_listens(self, config: SessionConfig, turn_seq: int) -> bool:
+        """Leave it to the model."""
+        return False
 
     def opens_gate(self, stage: int) -> bool:
         """Return whether it is the one stage that does."""

@@ -69,6 +69,10 @@ class MiniCPM(TurnModel, frozen=True, kw_only=True):
         context = minicpm_budget.context(None, reference) if first else None
         return minicpm_budget.tokens(samples, first=context, frames=(None,) * frames)
 
+    def only_listens(self, config: SessionConfig, turn_seq: int) -> bool:
+        """Return whether it is one of the first `force_listen_count` (N36)."""
+        return turn_seq <= read(config.extras, MiniCPMOptions, _CODES).force_listen_count
+
     def baked(self, config: SessionConfig) -> tuple[Baked, ...]:
         """Return the prompt's values, and the window, which is part of the plan from the first unit on."""
         code = "sliding_window_update_unsupported"

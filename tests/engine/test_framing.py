@@ -21,6 +21,7 @@ from antiphon.events.effects import TurnInput
 from antiphon.events.items import AudioPart, Message
 from antiphon.stages.base import Abort, AnyMessage, Confirm, Release, Submit
 
+from tests.rules import rule
 from tests.stages.units import unit
 
 SAID = [HostReady(), HostUnavailable("no"), StageReleased(request="r"), StageProduced(request="r", size=3)]
@@ -56,6 +57,13 @@ def test_frames_survive_any_cutting(said: list[tuple[object, bytes]], step: int)
 def test_messages_come_back_as_they_were(message: AnyMessage) -> None:
     ((head, body),) = Splitter().feed(encode(message))
     assert (decode_message(head), body) == (message, b"")
+
+
+@rule("N22")
+def test_fields_of_a_report_that_nobody_knows_are_ignored() -> None:
+    known = StageProduced(request="r", text="Hi", size=3)
+    fields: dict[str, object] = msgspec.msgpack.decode(msgspec.msgpack.encode(known))
+    assert decode_said(msgspec.msgpack.encode({**fields, "mood": "good"})) == known
 
 
 def test_nonsense_is_noticed() -> None:

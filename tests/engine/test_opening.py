@@ -19,11 +19,11 @@ from antiphon.events.config import ConfigPatch, SessionConfig, TurnDetection
 from antiphon.events.events import SessionClosed, SessionOpened
 from antiphon.sessions import core
 from antiphon.sessions.models.base import TurnModel
-from antiphon.sessions.plugins import CASCADE, ECHO
+from antiphon.sessions.plugins import CASCADE, ECHO, NEMOTRON
 from antiphon.sessions.refusal import refuse
-from antiphon.stages.base import Submit
+from antiphon.stages.base import Append, Submit
 from antiphon.stages.echo import EchoStage
-from antiphon.stages.scripted import Cue, Deaf, Hang, Say, ScriptedStage
+from antiphon.stages.scripted import Cue, Deaf, Hang, Say, ScriptedStage, Take
 
 from .worlds import World, ask, opening, settle, world
 from tests.rules import rule
@@ -291,6 +291,20 @@ async def test_clients_are_held_until_the_warm_up_is_over_and_its_session_is_clo
         assert len(await warmed(here)) == 1, "closed explicitly, when the model has spoken"
         assert len(told) == 1
         assert (here.hub.not_ready, here.hub.statistics().admitted) == (None, 1)
+
+
+@rule("N51", "B27")
+@pytest.mark.parametrize(("units", "given"), [(None, 2), (0, 0), (1, 1)])
+async def test_a_model_is_warmed_up_as_it_wants_unless_the_operator_says_otherwise(
+    units: int | None, given: int
+) -> None:
+    stage = ScriptedStage(default=(Take(max(given, 1)), Say("Hello!", 80), Hang()))
+    settings = HubSettings(max_sessions=1, shutdown_ms=200, warm_up_units=units)
+    async with world(stage, plugin=NEMOTRON, settings=settings) as here:
+        frames = [message for message in stage.messages if isinstance(message, Append)]
+        assert [len(frame.data) for frame in frames] == [2 * 1_280] * given, "frames of 80 ms"
+        assert not any(frame.force_listen for frame in frames)
+        assert len(await warmed(here)) == bool(given)
 
 
 @rule("B27")

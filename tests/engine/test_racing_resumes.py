@@ -227,6 +227,25 @@ async def test_row_5_the_send_to_a_fails_while_b_has_landed() -> None:
         assert await play.detached() == [1]
 
 
+@rule("D14", "D31", "P46")
+async def test_a_reader_that_is_too_slow_takes_nothing_from_the_one_that_has_landed() -> None:
+    async with scene() as play:
+        a = play.first
+        with a.cursor() as cursor:
+            await anext(cursor)
+            play.here.log.holding = True
+            beat(a)
+            await settle()
+            b = await play.in_flight(a, "b")
+            a.feed.total += 17 * 1024 * 1024
+            play.here.log.release(1)
+            await settle()
+            assert (a.ended, cursor.end) == ("slow_consumer", "slow_consumer")
+            await play.land()
+        assert await play.detached() == [], "detach(g0) was refused"
+        assert (b.granted.lease, b.granted.current) == (1, True)
+
+
 @rule("D33.6", "D30", "D34")
 async def test_row_6_as_5_and_c_takes_the_same_token_and_is_cancelled() -> None:
     """C's turn came last, so what it took is given up; B hears that it was replaced, and its token is good."""

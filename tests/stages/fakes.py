@@ -33,7 +33,14 @@ class FakeRecogniser:
 class FakeReply:
     """An answer of given pieces; blocks before the n-th until `gate` opens."""
 
-    def __init__(self, pieces: Sequence[str], stop: Callable[[], bool], gate: threading.Event | None) -> None:
+    def __init__(
+        self,
+        pieces: Sequence[str],
+        stop: Callable[[], bool],
+        gate: threading.Event | None,
+        begun: threading.Event,
+    ) -> None:
+        self._begun = begun
         self.prompt_tokens, self.completion_tokens = 7, 0
         self.finish = "stop"
         self._pieces, self._stop, self._gate = iter(pieces), stop, gate
@@ -41,6 +48,7 @@ class FakeReply:
     def __iter__(self) -> Iterator[str]:
         for piece in self._pieces:
             if self._gate is not None and self.completion_tokens:
+                self._begun.set()
                 self._gate.wait(10)
             if self._stop():
                 self.finish = "stopped"
@@ -59,6 +67,8 @@ class FakeChat:
     asked: list[list[ChatMessage]] = field(default_factory=list)
     limits: list[int] = field(default_factory=list)
     context: int = 2048
+    begun: threading.Event = field(default_factory=threading.Event)
+    """Set when a reply has given its first piece, and waits."""
 
     def stream(
         self, messages: Sequence[ChatMessage], *, stop: Callable[[], bool], max_tokens: int, **_: object
@@ -67,7 +77,7 @@ class FakeChat:
         self.limits.append(max_tokens)
         if self.fault is not None:
             raise self.fault
-        return FakeReply(self.pieces, stop, self.gate)
+        return FakeReply(self.pieces, stop, self.gate, self.begun)
 
 
 class FakeUtterance:
@@ -103,7 +113,7 @@ class FakeVoice:
 
 
 class Listener:
-    """Collects reports from any thread; `until` waits for the first of a kind."""
+    """Collects reports from any thread; `until` waits for the first of a kind, or for so many."""
 
     def __init__(self) -> None:
         self.reports: list[tuple[AnyReport, bytes]] = []
@@ -114,9 +124,9 @@ class Listener:
             self.reports.append((report, sound))
             self._new.notify_all()
 
-    def until(self, *kinds: type[AnyReport], timeout: float = 30) -> AnyReport:
+    def until(self, *kinds: type[AnyReport], count: int = 1, timeout: float = 30) -> AnyReport:
         with self._new:
-            assert self._new.wait_for(lambda: any(isinstance(r, kinds) for r, _ in self.reports), timeout)
+            assert self._new.wait_for(lambda: len(self.of(*kinds)) >= count, timeout)
             return next(r for r, _ in self.reports if isinstance(r, kinds))
 
     def of(self, *kinds: type[AnyReport]) -> list[AnyReport]:

@@ -105,7 +105,7 @@ def test_k10_all_stages_of_a_turn_work_under_its_one_request_which_ends_once(ben
     assert len(produced) > 3
 
 
-@rule("G12")
+@rule("G12", "N20")
 def test_sound_is_resampled_to_the_frozen_format_without_losing_a_millisecond(bench: Any) -> None:
     for target in (
         PCM,
@@ -196,6 +196,22 @@ def test_an_aborted_turn_says_nothing_after_its_release(bench: Any) -> None:
     reports = [report for report, _ in one.listener.reports]
     assert isinstance(reports[-1], StageReleased)
     assert [type(report) for report in reports].count(StageReleased) == 1
+
+
+@rule("N14", "K14")
+def test_each_turn_has_sentences_of_its_own(bench: Any) -> None:
+    """The first turn is in the middle of a sentence while the second one is written and spoken."""
+    gate = threading.Event()
+    one = bench(chat=FakeChat(pieces=("We were in the mid", "dle of it. "), gate=gate))
+    one.stage.handle(submit())
+    assert one.chat.begun.wait(10)
+    one.chat.pieces, one.chat.gate = ("Here is another answer. ",), None
+    one.stage.handle(replace(submit(), request="r2"))
+    one.listener.until(StageFinished)
+    assert one.voice.spoken == ["Here is another answer. "]
+    gate.set()
+    one.listener.until(StageFinished, count=2)
+    assert one.voice.spoken[1:] == ["We were in the middle of it. "]
 
 
 @rule("K19")

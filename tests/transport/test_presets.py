@@ -26,6 +26,8 @@ from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
 
+COLD = HubSettings(warm_up_units=0)
+
 
 def voice(folder: Path, samples: int = 16_000) -> bytes:
     path = folder / "voice.wav"
@@ -62,7 +64,7 @@ async def test_a_preset_opens_a_session_of_its_model(name: str, tmp_path: Path) 
     preset = MADE[name](voice(tmp_path))
     stage = ScriptedStage(input_format=model(preset).capabilities.input_format)
     async with (
-        serving(plugin=model(preset), stage=stage) as served,
+        serving(plugin=model(preset), stage=stage, settings=COLD) as served,
         RealtimeClient(served.url, preset.options) as client,
     ):
         held = config(served, client)
@@ -75,13 +77,37 @@ async def test_a_preset_opens_a_session_of_its_model(name: str, tmp_path: Path) 
         assert shown.capabilities.supports_session_resume == model(preset).capabilities.supports_session_resume
 
 
+SAID: dict[str, tuple[AudioFormat, AudioFormat, bool]] = {
+    "minicpm": (AudioFormat("pcm16", 16_000), AudioFormat("pcm16", 24_000), True),
+    "nemotron": (AudioFormat("pcm_f32le", 16_000), AudioFormat("pcm16", 22_050), True),
+    "personaplex": (AudioFormat("pcm_f32le", 24_000), AudioFormat("pcm16", 24_000), True),
+}
+"""What a preset sends and hears, and whether its model answers on its own."""
+
+
+@pytest.mark.parametrize("name", SAID)
+@rule("N65")
+async def test_what_a_preset_says_of_sound_is_what_its_session_takes(name: str, tmp_path: Path) -> None:
+    sent, heard, answers = SAID[name]
+    preset = MADE[name](voice(tmp_path))
+    assert (preset.rate, preset.width) == (sent.rate, sent.width)
+    stage = ScriptedStage(input_format=model(preset).capabilities.input_format)
+    async with (
+        serving(plugin=model(preset), stage=stage, settings=COLD) as served,
+        RealtimeClient(served.url, preset.options) as client,
+    ):
+        held = config(served, client)
+        assert (held.input_format, held.output_format, held.auto_response) == (sent, heard, answers)
+        assert held.playback_policy == "ack_only"
+
+
 @rule("N65", "N34", "L13")
 async def test_minicpm_listens_only_and_speaks_with_the_clients_voice(tmp_path: Path) -> None:
     given = voice(tmp_path)
     preset = presets.minicpm(given)
     stage = ScriptedStage()
     async with (
-        serving(plugin=model(preset), stage=stage) as served,
+        serving(plugin=model(preset), stage=stage, settings=COLD) as served,
         RealtimeClient(served.url, preset.options) as client,
     ):
         held = config(served, client)
@@ -103,7 +129,7 @@ async def test_nemotron_takes_frames_of_floats_and_tools() -> None:
     preset = presets.nemotron(tools=TOOLS)
     stage = ScriptedStage()
     async with (
-        serving(plugin=model(preset), stage=stage) as served,
+        serving(plugin=model(preset), stage=stage, settings=COLD) as served,
         RealtimeClient(served.url, preset.options) as client,
     ):
         held = config(served, client)
@@ -127,6 +153,7 @@ async def test_personaplex_gets_its_voice_and_persona() -> None:
     ):
         held = config(served, client)
         assert (held.voice, held.instructions, held.auto_response) == ("NATM1", "You sell tea.", True)
+        assert (held.extras["voice"], held.extras["persona"]) == ('"NATM1"', '"You sell tea."')
 
 
 @rule("N34", "D1")
@@ -164,7 +191,7 @@ async def test_playback_is_acknowledged_as_it_is_played(name: str, tmp_path: Pat
     dialogue = Dialogue()
     clock = VirtualClock()
     async with (
-        serving(plugin=model(preset), stage=stage) as served,
+        serving(plugin=model(preset), stage=stage, settings=COLD) as served,
         RealtimeClient(served.url, preset.options) as client,
     ):
         client.append_audio(b"\0" * (samples * preset.width))

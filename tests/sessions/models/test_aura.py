@@ -92,6 +92,21 @@ def test_the_gate_opens_when_the_text_is_complete_and_speech_drains() -> None:
     assert only(world.produce("Two.", 100, second.request), ev.AudioDelta).response_id == second.head.id
 
 
+@rule("N54", "N57", "G15", "G16")
+def test_a_silent_turn_listens_stops_what_was_warmed_and_is_remembered_as_silent() -> None:
+    world = watching()
+    request = look(world).request
+    world.do(cmd.StageContext(request=request, turn=ContextTurn(user="?", assistant=None)))
+    world.end_inner(1, request)
+    events = world.do(cmd.StageFinished(request=request, silent=True, abort=True))
+    assert kinds(events) == ["RequestFinished", "ListenDecided", "ResponseEnded"]
+    assert world.effects(events) == [fx.AbortRequests(requests=(request,))], "the whole of it"
+    ended = only(events, ev.ResponseEnded)
+    assert (ended.status, ended.item) == ("completed", None)
+    assert [turn.silent for turn in world.session.context] == [True]
+    look(world)
+
+
 @rule("E6", "N52")
 def test_sound_alone_is_no_input() -> None:
     assert "video" in AURA.capabilities.required_input_modalities

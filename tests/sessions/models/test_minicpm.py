@@ -69,7 +69,7 @@ WRONG: list[tuple[dict[str, object], Refused]] = [
 
 
 @pytest.mark.parametrize(("extras", "expected"), WRONG, ids=range(len(WRONG)))
-@rule("N38", "N36", "N4")
+@rule("N38", "N4")
 def test_wrong_options_are_refused_by_name(extras: dict[str, object], expected: Refused) -> None:
     assert refused(lambda: opening(MINICPM, spoken(**extras))) == expected
 
@@ -141,7 +141,24 @@ def test_the_budget_of_a_unit_covers_its_recording_and_its_pictures() -> None:
     assert MINICPM.budget(spoken(), samples=16_000, frames=2, first=False) == 13 + 4 * 66
 
 
-@rule("N37", "G7", "N36")
+@rule("N36")
+@pytest.mark.parametrize(("count", "forced"), [("0", 0), ("2", 2), ("3", 3)])
+def test_the_first_units_of_each_turn_are_heard_in_silence(count: str, forced: int) -> None:
+    here = World(plugin="minicpm-o-4.5", auto=True, ref_audio=VOICE, extras={"force_listen_count": count})
+
+    def unit() -> bool:
+        (told,) = [effect for effect in here.effects(hear(here)) if isinstance(effect, fx.FeedStage)]
+        here.accept()
+        return told.force_listen
+
+    expected = [True] * forced + [False] * (5 - forced)
+    assert [unit() for _ in range(5)] == expected
+    here.produce("Hello.", 80, here.resident)
+    here.decide("end_of_turn")
+    assert [unit() for _ in range(5)] == expected, "and of the next one"
+
+
+@rule("N37", "G7")
 def test_a_seeded_text_survives_forced_listens_and_is_used_up_by_the_first_words() -> None:
     here = World(plugin="minicpm-o-4.5", auto=True, ref_audio=VOICE, extras={"force_listen_count": "2"})
     patch = ConfigPatch(echo={"initial_user_text": '"Sing."'})

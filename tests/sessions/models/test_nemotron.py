@@ -98,8 +98,13 @@ def test_one_greedy_token_a_frame_whatever_bound_the_client_sets() -> None:
 
 
 @rule("N51")
-def test_two_units_of_warm_up() -> None:
-    assert NEMOTRON.warmup_units == 2
+def test_it_may_greet_before_anybody_has_spoken_and_nothing_holds_it_back() -> None:
+    here = World(plugin="nemotron-voicechat", auto=True, extras={"force_listen_count": "9"})
+    silence = cmd.AppendAudio(attachment=here.attachment, size=2_560, speech=False)
+    told = [effect for effect in here.effects(here.do(silence)) if isinstance(effect, fx.FeedStage)]
+    assert [unit.force_listen for unit in told] == [False]
+    greeting = here.produce("Hello!", 80, here.resident)
+    assert kinds(greeting) == ["ResponseCreated", "OutputStarted", "AudioDelta"]
 
 
 @rule("N45", "L8")
@@ -110,7 +115,7 @@ def test_a_session_cannot_leave_its_mode() -> None:
     assert here.session.config.auto_response
 
 
-@rule("L8", "N46")
+@rule("L8")
 def test_the_lock_is_set_by_acceptance_and_survives_an_interruption() -> None:
     here = nemotron()
 
