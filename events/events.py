@@ -20,7 +20,9 @@ from .commands import (
     CommitInput,
     CreateItem,
     CreateResponse,
+    DeleteItem,
     ResponseOptions,
+    RetrieveItem,
     Signal,
     UpdateSession,
 )
@@ -326,7 +328,17 @@ class ContinuationDropped(Event, frozen=True, kw_only=True):
     """The planned unit of silence is not given: sound came, or what it should continue is over (G27)."""
 
 
-HeldCommand = AppendAudio | AppendText | CommitInput | ClearInput | UpdateSession | CreateItem | CreateResponse
+HeldCommand = (
+    AppendAudio
+    | AppendText
+    | CommitInput
+    | ClearInput
+    | UpdateSession
+    | CreateItem
+    | DeleteItem
+    | RetrieveItem
+    | CreateResponse
+)
 
 
 class CommandHeld(Event, frozen=True, kw_only=True):

@@ -15,7 +15,6 @@ from . import (
     deferring,
     draining,
     faults,
-    feeding,
     holding,
     lifecycle,
     listening,
@@ -56,7 +55,7 @@ CONTROLS: Mapping[type[cmd.Command], Handler] = {
     cmd.ReportRefusal: lifecycle.report_refusal,
     cmd.ReportFault: faults.report_fault,
     cmd.StageAccepted: reporting.stage_accepted,
-    cmd.StageRefused: feeding.stage_refused,
+    cmd.StageRefused: reporting.stage_refused,
     cmd.StageTranscribed: reporting.stage_transcribed,
     cmd.StageProduced: speaking.stage_produced,
     cmd.StageSegmentFinished: segments.segment_finished,
@@ -136,7 +135,7 @@ def _decide_request(draft: Draft, command: cmd.ClientCommand) -> None:
     if lease.phase == "absent":
         return
     if lease.phase == "unheard":
-        draft.emit(ev.AttachmentConfirmed(attachment=lease.attachment))
+        lifecycle.confirm(draft)
     if command.client_seq is not None and command.client_seq != lease.client_seq + 1:
         gap = Refusal("client_seq_gap", f"The next command must be number {lease.client_seq + 1}.")
         draft.emit(gap.event(draft.number, command.event_id))

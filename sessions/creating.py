@@ -4,7 +4,7 @@ import msgspec
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
-from antiphon.events.items import AudioPart, Item, ItemReference, Message, counts
+from antiphon.events.items import AudioPart, Item, ItemReference, Message
 
 from .answering import open_response
 from .checking import asked_for_one_response, check_config
@@ -15,7 +15,7 @@ from .models.extras import public
 from .options import with_options
 from .playback import blocks
 from .refusal import Refusal, refuse
-from .state import Session
+from .state import Session, unanswered
 
 MOST_ASIDES = 4
 """Responses out of band that may be open at a time."""
@@ -126,7 +126,7 @@ def _must_be_told(session: Session) -> bool:
     if planned or any(unit.taken.speech for unit in stream.in_flight):
         return False
     sown = session.turn.seeded and resident(session) is None
-    return sown or any(isinstance(turn, Message) and not _sounds(turn) for turn in _unanswered(session))
+    return sown or any(isinstance(turn, Message) and not _sounds(turn) for turn in unanswered(session))
 
 
 def _only_written(session: Session, options: cmd.ResponseOptions) -> bool:
@@ -134,20 +134,13 @@ def _only_written(session: Session, options: cmd.ResponseOptions) -> bool:
     heard = session.input.unanswered is not None or (bool(session.input.stream.queue) and not session.auto)
     if options.input is not None or not session.turn.unanswered or heard:
         return False
-    return session.auto or not any(_sounds(item) for item in _unanswered(session))
+    return session.auto or not any(_sounds(item) for item in unanswered(session))
 
 
 def _begins_with_text(draft: Draft, session: Session) -> bool:
     """Return whether the model answers what is written: always, or its seed if it can start so (G7)."""
     primes = not session.resident or draft.plugins[session.plugin].priming_units > 0
     return session.capabilities.supports_text_only_turn or (session.turn.seeded and primes)
-
-
-def _unanswered(session: Session) -> list[Item]:
-    """Return the items that are turns of the user without an answer."""
-    items = [session.conversation.entries[item_id].item for item_id in session.conversation.order]
-    turns = [item for item in items if counts(item)]
-    return turns[-session.turn.unanswered :] if session.turn.unanswered else []
 
 
 def _sounds(item: Item) -> bool:

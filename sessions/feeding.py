@@ -1,15 +1,15 @@
 """Decisions about the units of a resident model: when one is handed over, and what the stage says of it."""
 
+from bisect import bisect_right
+
 from msgspec import Struct
 
-from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events import ids
 from antiphon.events.audio import SampleRef
 
 from . import fold_units
 from .draft import Draft
-from .ending import fail_response, not_taken
 from .phases import LIVE
 from .state import Request, Response, Session, Span
 from .units import Cut, cut, ended, unit_bytes
@@ -29,6 +29,11 @@ def resident(session: Session) -> str | None:
     return None
 
 
+def name_of_resident(session: Session) -> str:
+    """Return the request that listens, or the name of the one that would begin now."""
+    return resident(session) or ids.resident_request(session.id, session.epoch)
+
+
 def submit_resident(draft: Draft, session: Session) -> str:
     """Return the resident request that listens; draft its submission if there is none.
 
@@ -37,7 +42,7 @@ def submit_resident(draft: Draft, session: Session) -> str:
     listening = resident(session)
     if listening is not None:
         return listening
-    request = ids.resident_request(session.id, session.epoch)
+    request = name_of_resident(session)
     draft.emit(ev.RequestSubmitted(request=request, response_id=None, epoch=session.epoch, turn=session.turn.turn))
     return request
 
@@ -215,26 +220,20 @@ def accept(draft: Draft, session: Session, request: str, operation: int | None) 
         return
     if flying[0].taken.request != request:
         return  # the units of another one
-    done = max(unit.taken.operation for unit in flying if unit.taken.operation <= operation)
+    done = flying[bisect_right(flying, operation, key=lambda unit: unit.taken.operation) - 1].taken.operation
     draft.emit(ev.UnitsAccepted(operation=done))
 
 
-def stage_refused(draft: Draft, report: cmd.StageRefused) -> None:
-    """Give up the unit and all behind it (E25). Each response that they were announced for fails, with an error of
-    its own (G22); without any, the error is all that is told (G24)."""
-    session = draft.session
-    flying = [unit.taken for unit in session.input.stream.in_flight]
-    lost = [unit for unit in flying if unit.operation >= report.operation]
-    if live(session, report.request) is None or report.operation not in [unit.operation for unit in lost]:
-        return
-    bound = {unit.response_id for unit in lost}
-    failing = [response for response in session.open_responses if response.head.id in bound]
-    if not failing:
-        draft.emit(ev.ErrorReported(number=draft.number, count=1, code=report.code, message=report.message))
-    draft.emit(ev.UnitsGivenUp(operation=report.operation))
-    for response in failing:
-        fail_response(draft, response, not_taken(report.code, report.message))
-    draft.failed = True
+def lose_units(draft: Draft) -> None:
+    """Say what becomes of the units of a resident request that has ended under them.
+
+    A model that can render the history again is given them once more. What is lost takes along what waited for it
+    (E33); a commit of it would seal sound that nobody has heard.
+    """
+    if draft.session.capabilities.supports_reencode_context:
+        give_back(draft)
+    if draft.session.input.stream.in_flight:
+        draft.failed = True
 
 
 def give_back(draft: Draft) -> None:

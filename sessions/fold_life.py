@@ -89,6 +89,8 @@ def config_updated(session: Session, event: ev.ConfigUpdated) -> None:
     _recorded(session)
     if session.auto and not listened:
         fold_units.listen(session)
+    elif listened and not session.auto:
+        fold_units.listen_no_more(session)
     if not session.auto:
         session.reserved = None  # the model does not open the response that it was meant for
 

@@ -1,5 +1,7 @@
 """What the events of a resident model's input change: its buffer, units, continuations, commands that wait."""
 
+from bisect import bisect_left
+
 from msgspec.structs import replace
 
 from antiphon.events import events as ev
@@ -20,6 +22,7 @@ def heard(session: Session, event: ev.AudioReceived) -> None:
         if event.queued or event.buffered:
             (stream.groups if event.queued else stream.pictures).append(event.frames)
     if event.queued:
+        stream.fed = session.now
         push(stream.queue, span_of(event), merge=session.capabilities.chunk_period_ms is not None)
     elif session.resident:
         push(stream.buffer, span_of(event), merge=True)
@@ -100,6 +103,16 @@ def listen(session: Session) -> None:
     taken.start = taken.position
 
 
+def listen_no_more(session: Session) -> None:
+    """What the model was not given is the beginning of what will be committed."""
+    taken, stream = session.input, session.input.stream
+    if stream.queue:
+        taken.start = stream.queue[0].start
+    stream.buffer = [replace(span, final=False) for span in stream.queue]
+    stream.pictures += stream.groups
+    _forget(stream.queue, stream.groups)
+
+
 # -- units ---------------------------------------------------------------------------------------------------
 
 
@@ -112,6 +125,7 @@ def unit_taken(session: Session, event: ev.UnitTaken) -> None:
     _tell_format(session, event)
     if event.told:
         stream.untold = ()
+    stream.given = session.batches.generation
     if event.response_id is not None:
         _answered(session, event.response_id)
     _take(stream.queue, sum(ref.size for ref in event.refs))
@@ -184,6 +198,7 @@ def units_given_up(session: Session, event: ev.UnitsGivenUp) -> None:
     stream = session.input.stream
     at = _index(stream, event.operation)
     stream.untold = tuple(dict.fromkeys((*_told(stream.in_flight[at:]), *stream.untold)))
+    stream.given = 0
     del stream.in_flight[at:]
 
 
@@ -208,7 +223,7 @@ def units_returned(session: Session, event: ev.UnitsReturned) -> None:
 
 def _index(stream: Stream, operation: int) -> int:
     """Return how many units in flight came before `operation`."""
-    return sum(unit.taken.operation < operation for unit in stream.in_flight)
+    return bisect_left(stream.in_flight, operation, key=lambda unit: unit.taken.operation)
 
 
 def continuation_planned(session: Session, event: ev.ContinuationPlanned) -> None:
@@ -292,7 +307,7 @@ def lose(session: Session) -> None:
     """The request is gone, and with it all that was on its way; the next one begins to count anew (A5)."""
     stream = session.input.stream
     stream.in_flight.clear()
-    stream.seq = stream.turn_seq = 0
+    stream.seq = stream.turn_seq = stream.given = 0
     stream.anchor = stream.continuation = None
     stream.untold = ()  # the next one begins with all of it
     stream.told = ()

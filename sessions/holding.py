@@ -25,6 +25,8 @@ _BEHIND = (
     cmd.ClearInput,
     cmd.UpdateSession,
     cmd.CreateItem,
+    cmd.DeleteItem,
+    cmd.RetrieveItem,
     cmd.CreateResponse,
 )
 """What keeps its place behind a command that waits. Everything else is decided at once: cancels above all (P58)."""

@@ -7,9 +7,10 @@ from antiphon.events import events as ev
 from antiphon.events.config import ConfigPatch, merged, overlap_policy
 
 from .checking import asked_of_the_model, check_config
+from .continuing import remind
 from .draft import Draft
 from .ending import close, close_if_free, end_response, fail_response
-from .feeding import give_back
+from .feeding import give_back, go_on, resident
 from .phases import LIVE
 from .refusal import refuse
 from .state import ControlOutcome, Session, close_body, detach_body, opening_body, resume_body
@@ -122,7 +123,16 @@ def confirm_attachment(draft: Draft, command: cmd.ConfirmAttachment) -> None:
     """Note that the client was heard; stale or repeated confirmations say nothing new."""
     lease = draft.session.lease
     if lease.phase == "unheard" and lease.attachment == command.attachment:
-        draft.emit(ev.AttachmentConfirmed(attachment=lease.attachment))
+        confirm(draft)
+
+
+def confirm(draft: Draft) -> None:
+    """Draft that the client was heard. A model that lost its memory meanwhile goes on with what is there (E20)."""
+    session = draft.session
+    draft.emit(ev.AttachmentConfirmed(attachment=session.lease.attachment))
+    if session.auto and resident(session) is None:
+        go_on(draft)
+        remind(draft)
 
 
 def _repeated(session: Session, control_id: str, kind: str, body: str) -> ControlOutcome | None:
@@ -259,6 +269,7 @@ def start_runner(draft: Draft, command: cmd.StartRunner) -> None:
     epoch = session.epoch + (1 if lost and session.phase == "open" else 0)
     if not forgotten:
         give_back(draft)
+        draft.failed = bool(draft.session.input.stream.in_flight)
     draft.emit(ev.EngineRestarted(term=command.term, wall_us=command.wall_us, epoch=epoch, lost=lost))
     if session.phase == "closing":
         close(draft)

@@ -97,6 +97,9 @@ def _split(session: Session, command: cmd.AppendAudio, end: int) -> tuple[cmd.Ap
         scores=command.scores[scored:],
         lead=max((position + size) // width - end, 0),
         transcript=None,
+        # What the client wants to interrupt is not what answers the first part.
+        force_barge_in=False,
+        overlap=None if command.overlap == "barge_in" else command.overlap,
     )
     return before, after
 

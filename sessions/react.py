@@ -1,5 +1,8 @@
 """What the shell must do because of an event. Called live, never in replay."""
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from msgspec.structs import replace
 
 from antiphon.events import effects as fx
@@ -14,33 +17,16 @@ from .view import begun, news, prompt, without_units
 
 def react(session: Session, event: ev.AnyEvent, plugins: Registry = REGISTRY) -> list[fx.AnyEffect]:
     """Return the effects of `event`; `session` is the state behind the whole transaction."""
-    match event:
-        case ev.UnitTaken():
-            return [_feed(session, event, plugins)]
-        case ev.RequestSubmitted():
-            return [_submit(session, event, plugins)]
-        case (
-            ev.Interrupted(requests=requests)
-            | ev.SessionClosing(requests=requests)
-            | ev.AsideCancelled(requests=requests)
-        ) if requests:
-            return [fx.AbortRequests(requests=requests)]
-        case ev.CleanupRetried(requests=requests) | ev.EngineRestarted(lost=requests) if requests:
-            return [fx.AbortRequests(requests=requests)]
-        case ev.RequestFinished(request=request, abort=True):
-            return [fx.AbortRequests(requests=(request,))]
-        case ev.RequestFinished(request=request):
-            return [fx.ReleaseRequests(requests=(request,))]
-        case _:
-            return []
+    reaction = REACTIONS.get(type(event))
+    return [] if reaction is None else reaction(session, event, plugins)
 
 
-def _feed(session: Session, event: ev.UnitTaken, plugins: Registry) -> fx.FeedStage:
+def _feed(session: Session, event: ev.UnitTaken, plugins: Registry) -> list[fx.AnyEffect]:
     response = session.open_response(event.response_id or "") if event.final else None
     plugin = plugins[session.plugin]
     size = event.pad + sum(ref.size for ref in event.refs)
     samples = session.capabilities.input_format.samples(size)
-    return fx.FeedStage(
+    feed = fx.FeedStage(
         request=event.request,
         operation=event.operation,
         seq=event.seq,
@@ -61,6 +47,7 @@ def _feed(session: Session, event: ev.UnitTaken, plugins: Registry) -> fx.FeedSt
         turn=_asked(session, response, event.turn, plugins) if response is not None else None,
         items=news(session, event.told) if event.told else (),
     )
+    return [feed]
 
 
 def _asked(session: Session, response: Response, turn: int, plugins: Registry) -> fx.TurnInput:
@@ -72,11 +59,28 @@ def _asked(session: Session, response: Response, turn: int, plugins: Registry) -
     return asked if response.options.input is not None else replace(asked, items=without_units(asked.items))
 
 
-def _submit(session: Session, event: ev.RequestSubmitted, plugins: Registry) -> fx.SubmitToStage:
+def _submit(session: Session, event: ev.RequestSubmitted, plugins: Registry) -> list[fx.AnyEffect]:
     payload = _turn(session, event.response_id, event.turn, plugins, event.frames)
     if event.response_id is None:
         payload = replace(payload, items=begun(session, payload.items))
-    return fx.SubmitToStage(request=event.request, payload=payload)
+    return [fx.SubmitToStage(request=event.request, payload=payload)]
+
+
+def _abort(
+    _session: Session,
+    event: ev.Interrupted | ev.SessionClosing | ev.AsideCancelled | ev.CleanupRetried,
+    _plugins: Registry,
+) -> list[fx.AnyEffect]:
+    return [fx.AbortRequests(requests=event.requests)] if event.requests else []
+
+
+def _abort_lost(_session: Session, event: ev.EngineRestarted, _plugins: Registry) -> list[fx.AnyEffect]:
+    return [fx.AbortRequests(requests=event.lost)] if event.lost else []
+
+
+def _forget(_session: Session, event: ev.RequestFinished, _plugins: Registry) -> list[fx.AnyEffect]:
+    requests = (event.request,)
+    return [fx.AbortRequests(requests=requests) if event.abort else fx.ReleaseRequests(requests=requests)]
 
 
 def _turn(
@@ -112,3 +116,17 @@ def _turn(
         tool_choice=config.tool_choice,
         idle=bool(items) and items[-1].id == session.input.prompted,
     )
+
+
+# A reaction takes the one event type of its key, which no type of this table can say; `tests` hold the pairs.
+REACTIONS: Mapping[type[ev.Event], Callable[[Session, Any, Registry], list[fx.AnyEffect]]] = {
+    ev.UnitTaken: _feed,
+    ev.RequestSubmitted: _submit,
+    ev.Interrupted: _abort,
+    ev.SessionClosing: _abort,
+    ev.AsideCancelled: _abort,
+    ev.CleanupRetried: _abort,
+    ev.EngineRestarted: _abort_lost,
+    ev.RequestFinished: _forget,
+}
+"""What follows from which event; from all others nothing does."""

@@ -4,11 +4,12 @@ from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.items import AudioPart, Item, Message
 
+from . import continuing
 from .draft import Draft
 from .ending import close, close_if_free, end_response, fail_response, not_taken
-from .feeding import accept, give_back, go_on, live
+from .feeding import accept, go_on, live, lose_units
 from .lifecycle import begin_close
-from .segments import MODEL_LISTENS, answer_next, tell_listening
+from .segments import LIMIT, MODEL_LISTENS, answer_next, tell_listening, yield_turn
 from .state import Response, Session
 
 
@@ -21,6 +22,42 @@ def stage_accepted(draft: Draft, report: cmd.StageAccepted) -> None:
     if known.phase == "submitted":
         draft.emit(ev.RequestAccepted(request=report.request))
     accept(draft, session, report.request, report.operation)
+    continuing.remind(draft)
+
+
+def stage_refused(draft: Draft, report: cmd.StageRefused) -> None:
+    """Give up the unit and all behind it (E25). Each response that they were announced for fails, with an error of
+    its own (G22); without any, the error is all that is told (G24)."""
+    session = draft.session
+    flying = [unit.taken for unit in session.input.stream.in_flight]
+    lost = [unit for unit in flying if unit.operation >= report.operation]
+    if live(session, report.request) is None or report.operation not in [unit.operation for unit in lost]:
+        return
+    bound = {unit.response_id for unit in lost}
+    failing = [response for response in session.open_responses if response.head.id in bound]
+    if not failing:
+        draft.emit(ev.ErrorReported(number=draft.number, count=1, code=report.code, message=report.message))
+    draft.emit(ev.UnitsGivenUp(operation=report.operation))
+    for response in failing:
+        fail_response(draft, response, not_taken(report.code, report.message))
+    draft.failed = True
+    _give_time(draft, report.request, silent=any(unit.kind == "silence" for unit in lost))
+    continuing.remind(draft)
+
+
+def _give_time(draft: Draft, request: str, *, silent: bool) -> None:
+    """Keep an answer going whose unit was refused: what else should bring the model to its end? (P37)
+
+    `silent`: time was refused, so it is offered again as long as there is some left.
+    """
+    session = draft.session
+    response = session.response
+    if response is None or response.request != request or session.input.stream.in_flight:
+        return
+    if continuing.left(draft) > 0:
+        continuing.offer(draft, request)
+    elif silent:
+        yield_turn(draft, response, LIMIT, model=False)
 
 
 def stage_transcribed(draft: Draft, report: cmd.StageTranscribed) -> None:
@@ -60,8 +97,8 @@ def stage_finished(draft: Draft, report: cmd.StageFinished) -> None:
     if known is None:
         return
     response = session.served_by(report.request)
-    if known.response_id is None and session.capabilities.supports_reencode_context:
-        give_back(draft)
+    if known.response_id is None:
+        lose_units(draft)
     draft.emit(ev.RequestFinished(request=report.request, abort=report.abort))
     if response is not None and not report.silent and _called_off(session, response):
         failure = ev.Failure("append_cancelled", "The model has ended before it took in what was to be answered.")
@@ -114,6 +151,8 @@ def fail_request(draft: Draft, request: str, failure: ev.Failure, *, goes_on: bo
     _fail(draft, request, failure.code, failure.message)
     if goes_on and known.response_id is None:
         return
+    if draft.session.input.stream.in_flight and known.response_id is None:
+        draft.failed = True  # what broke the model is not tried again
     draft.emit(ev.RequestFinished(request=request))
     if known.response_id is None:
         resident_lost(draft)
@@ -165,8 +204,8 @@ def _forgotten(draft: Draft, request: str, message: str) -> None:
         return
     known = live(session, request)
     if known is not None:
-        if known.response_id is None and session.capabilities.supports_reencode_context:
-            give_back(draft)
+        if known.response_id is None:
+            lose_units(draft)
         _fail(draft, request, "runtime_data_plane_stream_failed", message)
     draft.emit(ev.RequestReleased(request=request))
     if known is not None and known.response_id is None:
@@ -193,3 +232,4 @@ def renew(draft: Draft) -> None:
     epoch = draft.session.epoch + 1
     draft.emit(ev.Interrupted(epoch=epoch, cause="resident_ended", requests=(), renews=True))
     go_on(draft)
+    continuing.remind(draft)

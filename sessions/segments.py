@@ -35,6 +35,7 @@ def segment_finished(draft: Draft, report: cmd.StageSegmentFinished) -> None:
         _without_answer(draft, session, report)
     elif report.model_turn in (None, response.head.turn):
         _in_answer(draft, session, response, report)
+    continuing.remind(draft)
 
 
 def _without_memory(draft: Draft, response: Response | None, report: cmd.StageSegmentFinished) -> None:

@@ -16,13 +16,13 @@ from antiphon.events.commands import CloseReason, ResponseOptions
 from antiphon.events.config import Capabilities, Dialect, Limits, SessionConfig
 from antiphon.events.context import ContextTurn
 from antiphon.events.events import Basis, CommandHeld, ResponseHead, TurnState, UnitTaken
-from antiphon.events.items import FunctionCall, Item, ItemStatus, Message
+from antiphon.events.items import FunctionCall, Item, ItemStatus, Message, counts
 from antiphon.events.metrics import StageCost, Usage
 
 from .batches import Batches
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 17
+STATE_VERSION = 18
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
@@ -157,10 +157,12 @@ class Stream(Struct):
 
     `buffer` is what is not committed in a session of turns, `queue` what may become units, oldest first; `pictures`
     and `groups` are what came with them. `seq` and `turn_seq` (in the model turn `turn`) number the last accepted
-    unit, `operation` the last one taken. `configuration` is the generation that the model knows. `anchor` is when
-    the last accepted one was handed over (G28). `held` are commands that wait until nothing is in flight. `shown`
-    is the length of the `img` stream. `sealed` is the item of the last commit, `untold` are the items that were
-    written since the request began, and that no unit has told the model of.
+    unit, `operation` the last one taken. `configuration` is the generation that the model knows, `given` the last
+    batch of function outputs that went with a unit. `anchor` is when the last accepted one was handed over (G28),
+    `fed` when sound last came.
+    `held` are commands that wait until nothing is in flight. `shown` is the length of the `img` stream. `sealed` is
+    the item of the last commit, `untold` are the items that were written since the request began, and that no unit
+    has told the model of.
     """
 
     buffer: list[Span] = field(default_factory=list[Span])
@@ -175,7 +177,9 @@ class Stream(Struct):
     turn: int = 0
     turn_seq: int = 0
     configuration: int = 0
+    given: int = 0
     anchor: int | None = None
+    fed: int = 0
     continuation: Continuation | None = None
     sealed: str | None = None
     untold: tuple[str, ...] = ()
@@ -215,9 +219,10 @@ class Stream(Struct):
     @property
     def oldest(self) -> int | None:
         """The first byte of the `in` stream that waits for the model or was not accepted; None: there is none."""
-        starts = [span.start for span in self.queue[:1]]
-        starts += [ref.start for unit in self.in_flight for ref in unit.taken.refs[:1]]
-        return min(starts, default=None)
+        for unit in self.in_flight:
+            if unit.taken.refs:
+                return unit.taken.refs[0].start
+        return self.queue[0].start if self.queue else None
 
     @property
     def earlier(self) -> frozenset[SampleRef]:
@@ -598,6 +603,14 @@ def next_item_number(session: Session) -> int:
 def next_response_number(session: Session) -> int:
     """Return the counter of the next response; the fold steps over ids whose item a client has made up."""
     return session.counters.responses + 1
+
+
+def unanswered(session: Session) -> list[Item]:
+    """Return the items that are turns of the user without an answer."""
+    if not session.turn.unanswered:
+        return []
+    items = [session.conversation.entries[item_id].item for item_id in session.conversation.order]
+    return [item for item in items if counts(item)][-session.turn.unanswered :]
 
 
 def call_ids(session: Session) -> set[str]:

@@ -10,7 +10,7 @@ from antiphon.sessions.plugins import ECHO
 from antiphon.sessions.view import next_deadline
 
 from tests.rules import rule
-from tests.sessions.test_units import UNIT, listening, turns, units
+from tests.sessions.test_units import UNIT, listening, places, turns, units
 from tests.sessions.world import FRAME, MS, OVERLAPPING, World, kinds, only
 
 PERIOD = ECHO.continuation_samples // 16
@@ -121,20 +121,33 @@ def test_real_sound_supersedes_a_planned_unit_and_sets_the_pace_anew() -> None:
 
 
 @rule("G27", "P26")
-def test_nothing_is_given_while_sound_waits_or_is_under_way() -> None:
+def test_nothing_is_given_while_sound_is_under_way() -> None:
     world = listening()
     speaking(world)
-    world.append(2)
-    assert pause(world) == [], "not planned: sound waits"
-    world.append(3)
+    world.append(5)
     world.decide("speak", world.session.input.stream.operation - 1)
     assert world.session.input.stream.continuation is None, "not planned: sound is under way"
     world.accept()
     pause(world)
-    world.append(1)
-    assert kinds(to_deadline(world)) == ["ContinuationDropped"], "sound came after it was planned"
+    world.append(5)
     assert next_deadline(world.session) is not None
-    assert world.tick() == []
+    assert world.tick() == [], "sound came after it was planned"
+
+
+@rule("G27", "P26", "P37")
+def test_a_unit_that_is_being_filled_goes_first_and_one_that_stays_half_full_holds_nobody_up() -> None:
+    world = listening()
+    speaking(world)
+    world.append(2)
+    due = only(pause(world), ev.ContinuationPlanned).due
+    assert due == world.now + PERIOD * MS, "not from the last unit: the rest of this one may come"
+    world.wait(PERIOD - 64)
+    world.append(1)
+    filled = world.now
+    assert only(to_deadline(world), ev.ContinuationPlanned).due == filled + PERIOD * MS
+    assert [unit.kind for unit in units(to_deadline(world))] == ["silence"]
+    world.accept()
+    assert places(world.append(2)) == [(UNIT, 2 * UNIT, 0)], "what waited is not lost"
 
 
 @rule("G27", "P26")
@@ -269,13 +282,111 @@ def test_news_do_not_hurry_a_model_that_is_given_time_already() -> None:
 
 
 @rule("J11", "G27")
-def test_a_model_that_has_no_request_or_still_hears_needs_no_waking() -> None:
-    for heard in (False, True):
-        world = listening()
-        world.item(FunctionCall(id="", call_id="c", name="f", arguments="{}"))
-        if heard:
-            world.append(5)
-            world.accept()
-            world.append(1)
-        events = world.item(FunctionOutput(id="", call_id="c", output="1"))
-        assert kinds(events) == ["ItemCreated"]
+def test_a_model_that_still_hears_is_woken_behind_what_it_hears() -> None:
+    world = listening()
+    world.item(FunctionCall(id="", call_id="c", name="f", arguments="{}"))
+    world.append(5)
+    world.accept()
+    world.append(1)
+    heard = world.now
+    events = world.item(FunctionOutput(id="", call_id="c", output="1"))
+    assert only(events, ev.ContinuationPlanned).due == heard + PERIOD * MS
+    assert only(world.append(4), ev.UnitTaken).told, "the sound brings it to the model"
+    assert next_deadline(world.session) != heard + PERIOD * MS
+
+
+@rule("J11")
+@pytest.mark.parametrize("how", ["no request", "refused", "failed", "lost", "restarted"])
+def test_an_output_reaches_a_model_that_could_not_be_told_of_it(how: str) -> None:
+    world = listening(supports_reencode_context=True)
+    world.item(FunctionCall(id="", call_id="c", name="f", arguments="{}"))
+    if how != "no request":
+        world.append(5)
+        world.accept()
+    events = world.item(FunctionOutput(id="", call_id="c", output="1"))
+    if how == "refused":
+        assert units(world.tick())[0].told
+        events = world.refuse()
+    elif how == "failed":
+        events = world.fail(world.resident)
+    elif how == "lost":
+        events = world.lose(world.resident)
+    elif how == "restarted":
+        world.restart()
+        world.resume()
+        events = world.do(cmd.ConfirmAttachment(attachment=world.attachment))
+    assert "ContinuationPlanned" in kinds(events)
+    given = to_deadline(world)
+    (unit,) = units(given)
+    (*_, feed) = world.effects(given)
+    assert isinstance(feed, fx.FeedStage)
+    begun = [effect for effect in world.effects(given) if isinstance(effect, fx.SubmitToStage)]
+    known = [*feed.items, *(item for submit in begun for item in submit.payload.items)]
+    assert [item.call_id for item in known if isinstance(item, FunctionOutput)] == ["c"]
+    assert unit.kind == "silence"
+
+
+@rule("P37", "G25", "E25")
+@pytest.mark.parametrize("auto", [True, False])
+def test_an_answer_whose_time_was_refused_is_given_time_again_until_there_is_none_left(auto: bool) -> None:
+    world = listening() if auto else turns()
+    speaking(world)
+    pause(world)
+    offered = 0
+    while world.session.response is not None:
+        to_deadline(world)
+        offered += 1
+        events = world.refuse()
+    assert offered == (64 if auto else 8)
+    assert only(events, ev.ListenDecided).reason == "continuation_limit"
+    assert only(events, ev.ResponseEnded).status == "completed"
+
+
+@rule("E25", "P37")
+def test_sound_that_was_refused_leaves_an_answer_going() -> None:
+    world = listening()
+    speaking(world)
+    world.append(5)
+    world.decide("speak", world.session.input.stream.operation - 1)
+    assert "ContinuationPlanned" in kinds(world.refuse())
+    for _ in range(2):
+        world.append(5)
+    first = world.session.input.stream.in_flight[-1].taken.operation
+    assert "ContinuationPlanned" not in kinds(world.refuse(first)), "there is sound under way before it"
+
+
+@rule("G27")
+def test_time_that_was_planned_for_a_turn_is_not_given_to_the_answer_that_opened_since() -> None:
+    world = listening()
+    world.append(5)
+    world.accept()
+    pause(world)
+    world.produce("Well, ", 100, world.resident)
+    assert kinds(to_deadline(world)) == ["ContinuationDropped"]
+
+
+@rule("J11", "G26")
+def test_an_output_that_came_when_there_was_no_time_left_waits_for_the_next_turn() -> None:
+    world = listening()
+    world.item(FunctionCall(id="", call_id="c", name="f", arguments="{}"))
+    speaking(world)
+    for _ in range(64):
+        pause(world)
+        to_deadline(world)
+    world.accept()
+    assert kinds(world.item(FunctionOutput(id="", call_id="c", output="1"))) == ["ItemCreated"]
+    world.append(5)
+    assert kinds(world.refuse()) == ["ErrorReported", "UnitsGivenUp"], "the model has still to say what it does"
+    assert kinds(pause(world)) == ["ListenDecided", "ResponseEnded", "ContinuationPlanned"]
+
+
+@rule("J11")
+def test_an_output_behind_a_refused_unit_waits_for_those_before_it() -> None:
+    world = listening()
+    world.item(FunctionCall(id="", call_id="c", name="f", arguments="{}"))
+    world.append(10)
+    world.item(FunctionOutput(id="", call_id="c", output="1"))
+    events = world.refuse(2)
+    assert "ItemCreated" in kinds(events)
+    assert "ContinuationPlanned" not in kinds(events)
+    assert kinds(world.accept()) == ["RequestAccepted", "UnitsAccepted", "ContinuationPlanned"]

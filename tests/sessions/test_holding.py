@@ -443,3 +443,70 @@ def test_what_comes_behind_updates_that_wait_is_meant_as_they_say() -> None:
     assert (coming.instructions, coming.speed) == ("Be brief.", 1.25)
     assert coming.input_format == world.session.config.input_format, "one that no session can have is passed over"
     assert world.session.config.instructions == ""
+
+
+@rule("E33", "P33")
+@pytest.mark.parametrize("how", ["failed", "lost", "finished", "given up"])
+def test_a_commit_behind_sound_that_died_with_its_request_is_aborted(how: str) -> None:
+    world = listening(supports_reencode_context=how == "failed")
+    world.append(7)
+    world.do(commit("a"))
+    world.do(update("b"))
+    request = world.resident
+    if how == "failed":
+        events = world.fail(request)
+    elif how == "finished":
+        events = world.finish(request)
+    else:
+        world.do(cmd.StageReleased(request=request)) if how == "given up" else world.lose(request)
+        assert world.session.phase == "closed", "its memory cannot be made again"
+        return
+    codes = [code for code, _ in told(events)]
+    assert codes[-2:] == ["commit_aborted", "session_update_aborted"]
+    assert world.session.turn.commits == 0
+    assert world.session.input.reserved == 2 * FRAME, "what was not handed over can be committed"
+
+
+@rule("E20", "E33")
+def test_a_commit_behind_sound_that_is_handed_over_again_is_carried_out() -> None:
+    world = listening(supports_reencode_context=True)
+    world.append(7)
+    world.do(commit("a"))
+    events = world.lose(world.resident)
+    assert "commit_aborted" not in [code for code, _ in told(events)]
+    assert places(events) == [(0, UNIT, 0)]
+    assert world.session.turn.commits == 0, "it still waits"
+    assert places(world.accept()) == [(UNIT, UNIT + 2 * FRAME, 3 * FRAME)]
+    assert world.session.turn.commits == 1
+
+
+@rule("E33", "E20")
+def test_a_restart_aborts_a_commit_behind_the_sound_of_an_answer() -> None:
+    world = turns(supports_reencode_context=True)
+    world.append(5)
+    world.commit(create_response=True)
+    world.append(5)
+    world.do(commit("a"))
+    events = world.restart()
+    assert ("commit_aborted", "a") in told(events)
+    world.resume()
+    assert only(world.commit(), ev.InputCommitted).ref == SampleRef("in", UNIT, UNIT)
+
+
+@rule("E24", "J8")
+def test_an_item_that_waits_can_be_deleted_and_seen_behind_it() -> None:
+    world = listening()
+    world.append(5)
+    called(world)
+    world.do(output())
+    world.do(cmd.CreateItem(attachment=1, item=Message(id="mine", role="user", content=(AudioPart("Hello."),))))
+    assert kinds(world.do(cmd.RetrieveItem(attachment=1, item_id="mine"))) == ["CommandHeld"]
+    assert kinds(world.do(cmd.DeleteItem(attachment=1, item_id="mine"))) == ["CommandHeld"]
+    events = world.accept()
+    assert told(events) == []
+    assert [kind for kind in kinds(events) if kind.startswith("Item")] == [
+        "ItemCreated",
+        "ItemCreated",
+        "ItemRetrieved",
+        "ItemDeleted",
+    ]

@@ -1,5 +1,7 @@
 """Input: appends, the byte budget, turns found in scores, overlap, commit and clear (BEHAVIOURS E, F)."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -275,6 +277,20 @@ def test_the_answers_to_all_but_the_last_utterance_of_an_append_are_interrupted_
     assert ended == created[:2]
     assert [event.epoch for event in events if isinstance(event, ev.Interrupted)] == [1, 2]
     assert (world.session.epoch, len(created)) == (2, 3)
+
+
+@rule("F7", "F15", "P8")
+@pytest.mark.parametrize("hint", [{"force_barge_in": True}, {"overlap": "barge_in"}])
+def test_what_a_client_wants_to_interrupt_is_not_the_answer_to_the_same_append(hint: dict[str, Any]) -> None:
+    detection = msgspec.structs.replace(QUICK_VAD, prefix_padding_ms=0, interrupt_response=False)
+    world = World(vad=detection)
+    world.append(4, score=900)
+    size = 14 * FRAME
+    scores = (0,) * 10 + (0, 0, 900, 900)
+    events = world.do(cmd.AppendAudio(attachment=1, size=size, wire_bytes=size, scores=scores, **hint))
+    answered = only(events, ev.ResponseCreated)
+    assert world.session.response is not None
+    assert world.session.response.head.id == answered.head.id
 
 
 @rule("F7")

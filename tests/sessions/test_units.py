@@ -423,8 +423,9 @@ def test_a_restart_returns_what_the_stage_did_not_say_it_had() -> None:
     world.append(7)
     events = world.restart()
     assert only(events, ev.UnitsReturned).operation == 1
-    world.resume()
-    assert places(world.append(3)) == [(0, UNIT, 0), (UNIT, 2 * UNIT, 0)]
+    assert units(world.resume()) == [], "whoever takes the session may not be heard"
+    assert places(world.do(cmd.ConfirmAttachment(attachment=world.attachment))) == [(0, UNIT, 0)]
+    assert places(world.append(3)) == [(UNIT, 2 * UNIT, 0)]
 
 
 # -- clear and cancel ----------------------------------------------------------------------------------------
@@ -848,6 +849,31 @@ def test_only_the_request_that_has_units_accepts_them() -> None:
     (aside,) = [name for name in world.session.requests if name != listening]
     assert "UnitsAccepted" not in kinds(world.do(cmd.StageAccepted(request=aside, operation=1)))
     assert kinds(world.accept()) == ["RequestAccepted", "UnitsAccepted"]
+
+
+@rule("E28", "E39")
+@pytest.mark.parametrize("deferred", [False, True])
+def test_a_session_that_listens_no_more_keeps_what_the_model_was_not_given(deferred: bool) -> None:
+    world = listening()
+    world.append(7, pictures=(10,))
+    world.accept()
+    world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(auto_response=False)))
+    assert world.session.input.start == UNIT
+    assert world.session.input.reserved == 2 * FRAME
+    if deferred:
+        world.append(1)
+    events = world.commit()
+    assert only(events, ev.InputCommitted).ref == SampleRef("in", UNIT, (2 + deferred) * FRAME)
+    assert places(world.respond()) == [(UNIT, UNIT + (2 + deferred) * FRAME, (3 - deferred) * FRAME)]
+
+
+@rule("L2")
+def test_a_session_that_listens_no_more_and_owes_the_model_nothing_begins_anew() -> None:
+    world = listening()
+    world.append(5)
+    world.accept()
+    world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(auto_response=False)))
+    assert world.session.input.start == UNIT
 
 
 # -- the format of what is said ------------------------------------------------------------------------------

@@ -166,7 +166,7 @@ FAULTS: list[tuple[str, type[ev.Event], Plant]] = [
     ("G21", ev.ResponseEnded, instead(ev.ResponseEnded, lambda e: replace(e, reason="why"))),
     ("G23", ev.ResponseEnded, instead(ev.ResponseEnded, failing)),
     ("WIRE 3.4", ev.ResponseEnded, instead(ev.ResponseEnded, lambda e: replace(e, item=cut_short(e)))),
-    ("P8: two", ev.Interrupted, again(ev.Interrupted)),
+    ("P8: more", ev.Interrupted, again(ev.Interrupted)),
     (
         "interrupted nothing",
         ev.AudioReceived,
@@ -201,7 +201,7 @@ def test_units_of_silence_are_counted_and_keep_their_distance() -> None:
     watch, session = Watch().work, World(plugin="echo", auto=True, capabilities=PACED).session
     session.requests["duplex-1.e0"] = Request("accepted", None, 0)
     session.input.stream.continuation = Continuation("duplex-1.e0", "turn 0", 0, 0)
-    taken = replace(TAKEN, request="duplex-1.e0", kind="silence")
+    taken = replace(TAKEN, request="duplex-1.e0", kind="silence", pad=2_560)
 
     def give(at_ms: int, late_ms: int = 0) -> None:
         at = at_ms * 1000
@@ -222,8 +222,10 @@ def test_units_of_silence_are_counted_and_keep_their_distance() -> None:
         give(80 * 64 + 39)
     give(80 * 64 + 39, late_ms=41)
     session.input.stream.queue.append(Span(0, 2, True, False))
+    watch.sound_at = 80 * 66_000
     with pytest.raises(AssertionError, match="P26: sound waits"):
-        give(80 * 66)
+        give(80 * 67 - 1)
+    give(80 * 67)
 
 
 def test_the_story_itself_is_sound() -> None:

@@ -1,5 +1,7 @@
 """What must hold of a resident model's input at every step (BEHAVIOURS E16-E22, P9, P10, P27-P31)."""
 
+from itertools import pairwise
+
 from msgspec import Struct, field
 
 from antiphon.events import commands as cmd
@@ -72,7 +74,6 @@ class Units(Struct):
             self.silences.clear()  # what lets a seeded text start is no continuation (G7)
             return
         assert len(self.flying) == 1, "P26: real sound is under way"
-        assert not session.auto or not session.input.stream.waiting, "P26: real sound waits"
         most = 64 if session.auto else 8
         assert going is None or going.count <= most, "P25"
         assert unit.force_listen == (session.auto and going is not None and going.count == most), "G26"
@@ -122,6 +123,10 @@ class Units(Struct):
         ends = [0, *(span.end for span in stream.queue)]
         assert all(span.start < span.end for span in (*stream.queue, *stream.buffer))
         assert all(before <= span.start for before, span in zip(ends, stream.queue, strict=False))
+        if session.auto and stream.queue:
+            held_back = [(before.end, after.start) for before, after in pairwise(stream.queue)]
+            assert all(end == start for end, start in held_back), "what waits is of one piece"
+            assert stream.queue[-1].end == taken.position, "what waits is of one piece"
         if not session.resident:
             assert not stream.queue
             assert not stream.buffer

@@ -53,6 +53,8 @@ class WatchWork(Struct):
     ended: set[str] = field(default_factory=set[str])
     silences: dict[str, tuple[int, int | None]] = field(default_factory=dict[str, tuple[int, int | None]])
     """Of each owner of units of silence: how many it got, and when it got the last."""
+    sound_at: int = 0
+    """When a model that listens last got sound that may become a unit."""
 
     def step(self, data: bytes, session: core.Session, transaction: Transaction) -> None:
         """Check a transaction; `data` is the state before it, `session` the one behind it."""
@@ -174,18 +176,18 @@ class WatchWork(Struct):
         return sum(isinstance(event, ev.InputCommitted) and not event.empty for event in events)
 
     def _interruption(self, before: core.Session, transaction: Transaction) -> None:
+        """Each interruption has something to interrupt, also the second one of an append with two utterances."""
         found = [event for event in transaction.events if isinstance(event, ev.Interrupted)]
-        waited = any(isinstance(event, ev.HoldEnded) for event in transaction.events)
-        parts = sum(isinstance(event, ev.AudioReceived) for event in transaction.events)
-        # An append that ends an utterance and begins another is taken as two.
-        assert len(found) <= max(parts, 1) or waited, "P8: two interruptions in one decision"
-        for event in found:
-            working = any(known.phase in LIVE for known in before.requests.values())
-            buffered = before.input.reserved > before.input.retained
-            earlier = transaction.events[: transaction.events.index(event)]
-            begun = any(isinstance(other, ev.ResponseCreated) for other in earlier)
-            busy = working or buffered or begun or in_progress(before, transaction.at)
-            assert busy, f"P8: {event.cause} interrupted nothing"
+        parts = sum(isinstance(event, ev.AudioReceived | ev.HoldEnded) for event in transaction.events)
+        assert len(found) <= max(parts, 1), "P8: more interruptions than decisions"
+        if not found:
+            return
+        busy, now = _busy(before, transaction.at), core.load(core.dump(before))
+        for event in transaction.events:
+            if isinstance(event, ev.Interrupted):
+                assert busy or _busy(now, transaction.at), f"P8: {event.cause} interrupted nothing"
+                busy = False
+            core.evolve(now, event, transaction.at)
 
     # -- input: P28, P29, P34 --------------------------------------------------------------------------------
 
@@ -217,7 +219,9 @@ class WatchWork(Struct):
             if isinstance(event, ev.UnitTaken):
                 assert not event.pad or event.final or event.kind == "silence", "P31: padding in the middle"
                 if event.kind == "silence" and event.response_id is None:
-                    self._silence(before, event, transaction.at)
+                    self._silence(before, event, transaction)
+            elif isinstance(event, ev.AudioReceived) and event.queued:
+                self.sound_at = transaction.at
         stream, unit = session.input.stream, unit_bytes(session)
         if session.auto and unit and not stream.in_flight and not stream.held and self._took(transaction):
             waiting = sum(span.end - span.start for span in stream.queue)
@@ -237,12 +241,16 @@ class WatchWork(Struct):
             assert len({unit.response_id for unit in silence}) == 1
             assert [unit.final for unit in silence] == [False] * (len(silence) - 1) + [True], "G7"
 
-    def _silence(self, before: core.Session, event: ev.UnitTaken, at: int) -> None:
-        stream = before.input.stream
+    def _silence(self, before: core.Session, event: ev.UnitTaken, transaction: Transaction) -> None:
+        stream, at = before.input.stream, transaction.at
         going, known = stream.continuation, before.requests.get(event.request)
-        assert known is not None, "P26: for nobody"
-        assert known.phase in LIVE, "P26: for a request that has ended"
-        assert not (before.auto and stream.queue) or stream.in_flight, "P26: sound waits"
+        begins = any(isinstance(other, ev.RequestSubmitted) for other in transaction.events)
+        assert begins == (known is None), "P26: for nobody"
+        assert known is None or known.phase in LIVE, "P26: for a request that has ended"
+        unit = unit_bytes(before) or 0
+        filling = before.auto and 0 < stream.waiting < unit and not stream.in_flight
+        sound = before.capabilities.input_format
+        assert not filling or at - self.sound_at >= sound.ms(event.pad) * 1000, "P26: sound waits"
         assert going is not None, "P26: nothing was planned"
         assert going.request == event.request, "P26: planned for another request"
         count, last = self.silences.get(going.owner, (0, None))
@@ -257,6 +265,7 @@ class WatchWork(Struct):
     def _places(self, before: core.Session, session: core.Session, transaction: Transaction) -> None:
         old, new = before.conversation.order, session.conversation.order
         assert [name for name in old if name in set(new)] == [name for name in new if name in set(old)], "P41"
+        deleted: set[str] = set()
         for event in transaction.events:
             match event:
                 case ev.InputCommitted(empty=False):
@@ -266,10 +275,14 @@ class WatchWork(Struct):
                     behind = new.index(item.id)
                     assert all(new.index(name) > behind for name in later if name in new), "P41: it moved behind"
                 case ev.ItemDeleted(item_id=gone):
-                    kept = {name: entry for name, entry in before.conversation.entries.items() if name != gone}
-                    assert kept == session.conversation.entries, "P42"
+                    deleted.add(gone)
                 case _:
                     pass
+        if deleted:
+            kept = {name: entry for name, entry in before.conversation.entries.items() if name not in deleted}
+            left = {name: session.conversation.entries.get(name) for name in kept}
+            assert kept == left, "P42"
+            assert not deleted & set(session.conversation.entries), "P42"
 
     # -- time: P48 -------------------------------------------------------------------------------------------
 
@@ -282,6 +295,11 @@ class WatchWork(Struct):
                     assert silent_us >= limits.idle_ttl_ms * 1000, "P48: it was active"
                 if event.reason == "disconnect_grace_expired":
                     assert not before.lease.attached, "P48: it was attached"
+
+
+def _busy(session: core.Session, now: int) -> bool:
+    working = any(known.phase in LIVE for known in session.requests.values())
+    return working or session.input.reserved > session.input.retained or in_progress(session, now)
 
 
 def _primes(unit: ev.UnitTaken) -> bool:

@@ -248,3 +248,15 @@ def test_for_a_model_without_batches_an_output_is_an_item() -> None:
     here.append(3)
     here.call(call_id="c0", request=here.resident, ends=True)
     assert "FunctionBatched" not in kinds(here.give_output("c0"))
+
+
+@rule("J11", "J12")
+def test_a_batch_that_went_with_a_refused_unit_goes_with_another() -> None:
+    here = calling()
+    here.give_output("c0", "sunny")
+    append(here, 1_280)
+    planned = only(here.refuse(), ev.ContinuationPlanned)
+    here.now = max(here.now, planned.due)
+    (told,) = [effect for effect in here.effects(here.tick()) if isinstance(effect, fx.FeedStage)]
+    assert shown(told) == ([1], 1)
+    assert "ContinuationPlanned" not in kinds(here.accept()), "it has been told"
