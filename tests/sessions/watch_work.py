@@ -265,7 +265,8 @@ class WatchWork(Struct):
     def _places(self, before: core.Session, session: core.Session, transaction: Transaction) -> None:
         old, new = before.conversation.order, session.conversation.order
         assert [name for name in old if name in set(new)] == [name for name in new if name in set(old)], "P41"
-        deleted: set[str] = set()
+        if any(isinstance(event, ev.ItemDeleted) for event in transaction.events):
+            _deletions(before, session, transaction)
         for event in transaction.events:
             match event:
                 case ev.InputCommitted(empty=False):
@@ -274,15 +275,8 @@ class WatchWork(Struct):
                     later = self.turns[self.announced[key] :]
                     behind = new.index(item.id)
                     assert all(new.index(name) > behind for name in later if name in new), "P41: it moved behind"
-                case ev.ItemDeleted(item_id=gone):
-                    deleted.add(gone)
                 case _:
                     pass
-        if deleted:
-            kept = {name: entry for name, entry in before.conversation.entries.items() if name not in deleted}
-            left = {name: session.conversation.entries.get(name) for name in kept}
-            assert kept == left, "P42"
-            assert not deleted & set(session.conversation.entries), "P42"
 
     # -- time: P48 -------------------------------------------------------------------------------------------
 
@@ -297,8 +291,22 @@ class WatchWork(Struct):
                     assert not before.lease.attached, "P48: it was attached"
 
 
+def _deletions(before: core.Session, after: core.Session, transaction: Transaction) -> None:
+    """A deletion takes out one item, and leaves every other one as it is (P42)."""
+    now = core.load(core.dump(before))
+    for event in transaction.events:
+        kept = dict(now.conversation.entries)
+        core.evolve(now, event, transaction.at)
+        if isinstance(event, ev.ItemDeleted):
+            assert kept.pop(event.item_id, None) is not None, "P42"
+            assert kept == now.conversation.entries, "P42"
+    assert now.conversation == after.conversation, "P42"
+
+
 def _busy(session: core.Session, now: int) -> bool:
+    going = session.input.stream.continuation
     working = any(known.phase in LIVE for known in session.requests.values())
+    working = working or (going is not None and going.due is not None)
     return working or session.input.reserved > session.input.retained or in_progress(session, now)
 
 
