@@ -4,7 +4,7 @@ import msgspec
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
-from antiphon.events.items import AudioPart, Item, ItemReference, Message
+from antiphon.events.items import AudioPart, FunctionOutput, Item, ItemReference, Message
 
 from .answering import open_response
 from .checking import asked_for_one_response, check_config
@@ -134,7 +134,10 @@ def _only_written(session: Session, options: cmd.ResponseOptions) -> bool:
     heard = session.input.unanswered is not None or (bool(session.input.stream.queue) and not session.auto)
     if options.input is not None or not session.turn.unanswered or heard:
         return False
-    return session.auto or not any(_sounds(item) for item in unanswered(session))
+    turns = unanswered(session)
+    if any(isinstance(item, FunctionOutput) for item in turns):
+        return False  # that is no turn of the user, and any model that calls functions answers it
+    return session.auto or not any(_sounds(item) for item in turns)
 
 
 def _begins_with_text(draft: Draft, session: Session) -> bool:

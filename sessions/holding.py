@@ -110,13 +110,15 @@ def cut_in(draft: Draft, command: cmd.ClientCommand, handlers: Handlers) -> bool
         return False
     flying = {unit.taken.request for unit in draft.session.input.stream.in_flight}
     attempt = draft.attempt()
+    begin = len(attempt.events)
     carry_on(attempt, handlers, waits=False)
-    behind = len(attempt.events)
+    if isinstance(command, cmd.AppendAudio):
+        begin = len(attempt.events)  # sound must cut in itself; a cancel wants what it finds to end
     try:
         handlers[type(command)](attempt, command)
-    except Refusal:
-        return False
-    for event in attempt.events[behind:]:
+    except Refusal as refusal:
+        attempt.emit(refusal.event(attempt.number, command.event_id))
+    for event in attempt.events[begin:]:
         if isinstance(event, ev.Interrupted) and flying & set(event.requests):
             draft.adopt(attempt)
             return True

@@ -11,6 +11,7 @@ from antiphon.events.config import ConfigPatch
 from antiphon.events.events import AnyEvent, ConfigUpdated, ErrorReported, SessionOpened
 from antiphon.sessions.plugins import ECHO, MINICPM
 from antiphon.stages.base import Submit
+from antiphon.stages.scripted import Hang, ScriptedStage, Take
 
 from .worlds import MoodyLog, World, opening, settle, world
 from tests.rules import rule
@@ -55,7 +56,11 @@ async def test_a_voice_given_at_opening_lies_beside_the_log_and_reaches_the_stag
 
 @rule("N34", "L6", "N6")
 async def test_it_may_be_replaced_before_the_first_input_and_repeated_after_it() -> None:
-    async with world(plugin=MINICPM) as here, InlineClient(here.hub, patch=TALK, recording=VOICE) as client:
+    listening = ScriptedStage(default=(Take(), Hang()))
+    async with (
+        world(listening, plugin=MINICPM) as here,
+        InlineClient(here.hub, patch=TALK, recording=VOICE) as client,
+    ):
         client.update_session(ConfigPatch(), recording=OTHER)
         client.update_session(ConfigPatch(), recording=OTHER)
         client.append_audio(SECOND, speech=True)

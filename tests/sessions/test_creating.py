@@ -119,8 +119,10 @@ def test_row_5_sound_among_what_was_written_makes_it_a_turn() -> None:
     assert kinds(world.respond())[0] == "ResponseCreated"
     world.finish()
     world.item(FunctionCall(id="", call_id="a", name="f", arguments="{}"))
-    world.item(FunctionOutput(id="", call_id="a", output="1"))
+    world.say("Hello?")
     assert only(world.respond(), ev.ErrorReported).code == "text_only_turn_unsupported"
+    world.item(FunctionOutput(id="", call_id="a", output="1"))
+    assert kinds(world.respond())[0] == "ResponseCreated", "the output of a call is no turn of the user"
 
 
 @rule("G6")

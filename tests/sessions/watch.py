@@ -389,7 +389,8 @@ class Watch(Struct):
             if event.action == "barge_in":
                 assert session.capabilities.supports_barge_in, "P36"
                 assert ev.Interrupted in kinds[transaction.events.index(event) :], "F14"
-                assert session.input.overlap_ms == 0 or ev.HoldEnded in kinds, "F18"
+                more = event is not decided[-1] or ev.HoldEnded in kinds
+                assert session.input.overlap_ms == 0 or more, "F18"
             if event.action == "drop" and session.auto and isinstance(command, cmd.AppendAudio):
                 assert command.overlap == "drop" or ev.HoldEnded in kinds, "P36"
             assert event.overlap_ms >= 0

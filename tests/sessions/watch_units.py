@@ -1,7 +1,5 @@
 """What must hold of a resident model's input at every step (BEHAVIOURS E16-E22, P9, P10, P27-P31)."""
 
-from itertools import pairwise
-
 from msgspec import Struct, field
 
 from antiphon.events import commands as cmd
@@ -123,10 +121,6 @@ class Units(Struct):
         ends = [0, *(span.end for span in stream.queue)]
         assert all(span.start < span.end for span in (*stream.queue, *stream.buffer))
         assert all(before <= span.start for before, span in zip(ends, stream.queue, strict=False))
-        if session.auto and stream.queue:
-            held_back = [(before.end, after.start) for before, after in pairwise(stream.queue)]
-            assert all(end == start for end, start in held_back), "what waits is of one piece"
-            assert stream.queue[-1].end == taken.position, "what waits is of one piece"
         if not session.resident:
             assert not stream.queue
             assert not stream.buffer

@@ -147,7 +147,7 @@ class WatchWork(Struct):
             if isinstance(command, cmd.StageReport) and not isinstance(command, MADE_BY_REPORTS):
                 assert before.turn.deferred or waited, "P24: a mere report opened a response"
             if isinstance(command, cmd.StageProduced):
-                assert command.text or command.size, "P24: nothing was said"
+                assert command.text or command.size or waited, "P24: nothing was said"
             if event.options == cmd.ResponseOptions() and not waited:
                 head, config = event.head, before.config
                 asked = (config.instructions, config.voice, config.speed, config.tools)
@@ -192,15 +192,15 @@ class WatchWork(Struct):
     # -- input: P28, P29, P34 --------------------------------------------------------------------------------
 
     def _bytes(self, before: core.Session, session: core.Session, transaction: Transaction) -> None:
-        items = [event.item.id for event in transaction.events if isinstance(event, ev.ItemCreated)]
-        position = before.input.position
-        for event in transaction.events:
+        position, behind = before.input.position, [*transaction.events[1:], None]
+        for event, after in zip(transaction.events, behind, strict=True):
             match event:
                 case ev.AudioReceived(ref=ref):
                     assert (ref.stream, ref.start) == ("in", position), "P29: bytes twice, or a hole"
                     position = ref.end
                 case ev.InputCommitted():
-                    assert (event.item_id in items) == (not event.empty), "P34: an item without its sound"
+                    written = isinstance(after, ev.ItemCreated) and after.item.id == event.item_id
+                    assert written == (not event.empty), "P34: an item without its sound"
                     assert not event.empty or not event.is_speech or event.overlap_ack, "P34: nobody says why"
                     if event.ref is not None:
                         assert self.committed <= event.ref.start < event.ref.end <= position, "P29: twice"
@@ -263,9 +263,11 @@ class WatchWork(Struct):
     # -- the conversation: P41, P42 --------------------------------------------------------------------------
 
     def _places(self, before: core.Session, session: core.Session, transaction: Transaction) -> None:
-        old, new = before.conversation.order, session.conversation.order
+        gone = {event.item_id for event in transaction.events if isinstance(event, ev.ItemDeleted)}
+        new = session.conversation.order
+        old = [name for name in before.conversation.order if name not in gone]  # the id may be another's since
         assert [name for name in old if name in set(new)] == [name for name in new if name in set(old)], "P41"
-        if any(isinstance(event, ev.ItemDeleted) for event in transaction.events):
+        if gone:
             _deletions(before, session, transaction)
         for event in transaction.events:
             match event:
