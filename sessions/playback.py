@@ -116,7 +116,8 @@ def finished(playout: Playout, status: ResponseStatus) -> Playout:
 def settled(session: Session) -> list[str]:
     """Return the answers of which no acknowledgement can change anything, to be let go of (I14).
 
-    None that was sent behind sound which still plays: while that does, it says when this is over.
+    None that was sent behind sound which still plays: while that does, it says when this is over. None whose
+    response is open: it may have said all, and still calls functions beside a newer one.
     """
     found: list[str] = []
     for key, playout in session.playouts.items():
@@ -124,7 +125,7 @@ def settled(session: Session) -> list[str]:
             break
         heard_all = playout.committed_ms >= playout.sent_ms
         cut = playout.cap_ms is not None and not correctable(playout, session.now)
-        if playout.ended and (heard_all or cut):
+        if playout.ended and (heard_all or cut) and session.open_response(key) is None:
             found.append(key)
     return found
 

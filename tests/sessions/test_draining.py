@@ -510,3 +510,19 @@ def test_a_request_that_listens_leaves_no_room_for_another_answer() -> None:
     world.accept()
     assert open_gate(world, world.resident) == []
     assert kinds(turn(world))[-1] == "AnswerDeferred"
+
+
+@rule("G20", "H7", "J9")
+def test_an_answer_that_calls_functions_keeps_what_it_said_beside_a_newer_one() -> None:
+    world = World(plugins=OVERLAPPING, modalities=("text",))
+    world.say("Hello?")
+    first = only(world.respond(), ev.ResponseCreated)
+    world.produce("Let me see.")
+    world.call(final=True, request=first.request)
+    open_gate(world)
+    world.say("And now?")
+    second = only(world.respond(), ev.ResponseCreated)
+    world.produce("Well.", request=second.request)
+    ended = only(world.finish(first.request), ev.ResponseEnded)
+    assert ended.item is not None
+    assert ended.text == "Let me see."
