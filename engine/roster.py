@@ -122,6 +122,7 @@ class Roster:
             plugins={self._plugin.name: self._plugin},
             clock=self._clock,
             abandoning=self._orphans.add,
+            counts=self.counts,
         )
         live = self.live[name] = Live(runner, self._clock, self._settings, self._scoring)
         runner.crowding = self._crowding

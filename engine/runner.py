@@ -47,6 +47,7 @@ from .host import PipelineHost
 from .inbox import Inbox, Item, Prepare
 from .outcome import Outcome, Reply
 from .published import Published, published
+from .statistics import Counts
 from .window import SoundWindow
 
 RUN_AHEAD = 256
@@ -76,6 +77,7 @@ class Runner:
 
     `session` is the decided state: others may look at it, between commands, and must not change it.
     `abandoning` is told which requests are aborted because the runner ends; nobody waits for their reports.
+    `counts` are those of all sessions.
     Its background tasks end with it, and an error in one of them ends it.
     """
 
@@ -92,6 +94,7 @@ class Runner:
         plugins: Registry,
         clock: Clock,
         abandoning: Callable[[list[str]], None],
+        counts: Counts,
     ) -> None:
         self.session = session
         self.name = name
@@ -115,6 +118,7 @@ class Runner:
         self._clock = clock
         self._tasks = anyio.create_task_group()
         self._abandoning = abandoning
+        self._counts = counts
         self._window = SoundWindow(session.input.received)
         self._desk = Desk(name, host, samples, self._window, self._tasks, self.post)
         self._pending: deque[_Pending] = deque()
@@ -263,6 +267,7 @@ class Runner:
             self._answer(item.reply, Outcome(error=error))
         else:
             self._deciding = None
+            self._counts.beats += core.is_beat(session, command, events)
             if events:
                 self._record(command, at, events, item.sound, item.reply)
             else:

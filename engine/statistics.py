@@ -12,11 +12,14 @@ class Counts(Struct):
     closed: int = 0
     crashed: int = 0
     recovered: int = 0
+    beats: int = 0
 
 
 class Statistics(Struct, frozen=True, kw_only=True):
     """A moment of the hub. `admitted` sessions hold a slot; `opened` and the others count since the start.
 
+    `beats` counts the decisions of models to listen on that were no news (a frame each): they are no events, and
+    a model that listens makes some all the time.
     `uncleaned` counts requests that the stages were told to forget and still may hold (M12).
     """
 
@@ -30,6 +33,7 @@ class Statistics(Struct, frozen=True, kw_only=True):
     closed: int
     crashed: int
     recovered: int
+    beats: int
     backlog: int
     ahead: int
     uncleaned: int

@@ -31,6 +31,7 @@ from .plugins import REGISTRY as REGISTRY
 from .plugins import Registry
 from .react import react as react
 from .refusal import Refusal as Refusal
+from .segments import is_beat as is_beat
 from .state import STATE_VERSION as STATE_VERSION
 from .state import Session as Session
 from .state import dump as dump

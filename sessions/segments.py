@@ -1,5 +1,7 @@
 """Decisions about what a model that listens has decided: to hear on, to speak on, to have done (G14-G19)."""
 
+from collections.abc import Sequence
+
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.metrics import StageCost, Usage
@@ -109,6 +111,18 @@ def answer_next(draft: Draft) -> None:
     session = draft.session
     if session.phase == "open" and session.turn.deferred and session.response is None:
         open_response(draft)
+
+
+def is_beat(session: Session, command: cmd.AnyCommand, events: Sequence[ev.AnyEvent]) -> bool:
+    """Return whether a model has decided to listen on, which is no news: `events` are what became of its report.
+
+    Such a decision comes with every frame. It changes nothing, so no event and no state knows of it: it is for the
+    shell to count (DESIGN 5.4).
+    """
+    if not isinstance(command, cmd.StageSegmentFinished) or command.decision != "listen":
+        return False
+    listens = live(session, command.request) is not None and session.served_by(command.request) is None
+    return listens and not any(isinstance(event, ev.ListenDecided) for event in events)
 
 
 def _beat(draft: Draft, reason: str, *, model: bool, buffering: bool = False) -> None:

@@ -27,8 +27,10 @@ from antiphon.events.commands import (
     StageFinished,
     StageProduced,
     StageReleased,
+    StageSegmentFinished,
     Tick,
 )
+from antiphon.events.config import ConfigPatch
 from antiphon.events.events import (
     AudioDelta,
     ErrorReported,
@@ -73,6 +75,23 @@ async def test_commands_are_recorded_in_the_order_of_their_sending_without_gaps(
         refs = [event.ref for entry in recorded for event in entry.events if hasattr(event, "ref")]
         assert [ref.start for ref in refs] == [index * 1_280 for index in range(50)]
         assert {entry.term for entry in recorded} == {1}
+
+
+@rule("G17")
+async def test_what_a_listening_model_decides_again_with_every_frame_is_counted_and_not_recorded() -> None:
+    talk = ConfigPatch(auto_response=True)
+    async with world(ScriptedStage(default=(Hang(),))) as here:
+        async with InlineClient(here.hub, patch=talk) as client:
+            client.append_audio(SPOKEN, speech=True)
+            await settle()
+            (request,) = runner(here, client.session).session.requests
+            recorded = len(await here.recorded(client.session))
+            for _ in range(25):
+                runner(here, client.session).post(StageSegmentFinished(request=request, decision="listen"))
+            await settle()
+            assert here.hub.statistics().beats == 24
+            assert len(await here.recorded(client.session)) == recorded + 1, "the first one is news"
+        assert here.hub.statistics().beats == 24
 
 
 @rule("D13", "P3")

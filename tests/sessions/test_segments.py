@@ -102,6 +102,26 @@ def test_only_changes_of_listening_are_told() -> None:
     assert kinds(decide(world, "listen")) == ["ListenDecided"]
 
 
+@rule("G17")
+def test_what_is_no_news_is_a_beat() -> None:
+    world = listening()
+
+    def beats(decision: cmd.Decision = "listen", request: str | None = None, **more: Any) -> bool:
+        report = cmd.StageSegmentFinished(request=request or world.resident, decision=decision, **more)
+        before = core.load(core.dump(world.session))
+        return core.is_beat(before, report, world.do(report))
+
+    assert not beats(), "news"
+    assert beats()
+    world.append()
+    assert beats(operation=world.session.input.stream.operation), "with the acceptance of its unit"
+    assert not beats("speak")
+    assert not beats(request="duplex-1.e7"), "of nobody"
+    speak(world)
+    assert not beats(), "a pause in an answer"
+    assert not core.is_beat(world.session, cmd.Tick(), [])
+
+
 @rule("G14")
 def test_a_decision_about_another_turn_is_ignored() -> None:
     world = listening()
