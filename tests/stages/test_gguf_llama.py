@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -210,19 +210,28 @@ def test_another_kind_of_file_is_refused(tmp_path: Path, changes: dict[str, Any]
         convert(source, tmp_path / "out")
 
 
-def smollm2() -> GgufFile:
+class Real(NamedTuple):
+    """The real model's file, and its formula as it is stored: half a gigabyte, and seconds to read."""
+
+    source: GgufFile
+    as_stored: NumpyLlama
+
+
+@pytest.fixture(scope="module")
+def smollm2() -> Real:
     model("llm")  # skips where it is absent
     asset = next(asset for asset in asset_manifest.ASSETS if asset.name == "smollm2")
-    return GgufFile(packaged_file(asset, asset.files[0]))
+    source = GgufFile(packaged_file(asset, asset.files[0]))
+    return Real(source, NumpyLlama(source, int8=True))
 
 
 @pytest.mark.models
 @pytest.mark.slow
-def test_the_real_model_gives_the_logits_of_the_formula() -> None:
-    source = smollm2()
+def test_the_real_model_gives_the_logits_of_the_formula(smollm2: Real) -> None:
+    source, as_stored = smollm2
     folder = locate("smollm2")
     tokenizer = build_tokenizer(source)
-    as_stored, exactly = NumpyLlama(source, int8=True), NumpyLlama(source, int8=False)
+    exactly = NumpyLlama(source, int8=False)
     for text in ("The capital of France is Paris. The capital of Germany is", "One, two, three, four, five,"):
         ids = tokenizer.encode(text).ids
         expected = as_stored.logits(ids)
@@ -238,11 +247,10 @@ def test_the_real_model_gives_the_logits_of_the_formula() -> None:
 @pytest.mark.parametrize(
     ("text", "goes_on"), [("The capital of France is", " Paris"), ("One, two, three, four,", " five")]
 )
-def test_the_real_model_goes_on_as_the_formula_does(text: str, goes_on: str) -> None:
-    source = smollm2()
+def test_the_real_model_goes_on_as_the_formula_does(smollm2: Real, text: str, goes_on: str) -> None:
+    source, formula = smollm2
     tokenizer = build_tokenizer(source)
     ids = tokenizer.encode(text).ids
-    formula = NumpyLlama(source, int8=True)
     by_formula = list(ids)
     for _ in range(4):
         by_formula.append(int(formula.logits(by_formula)[-1].argmax()))
