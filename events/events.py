@@ -511,11 +511,15 @@ class ItemTruncated(PublicEvent, frozen=True, kw_only=True):
 
 
 class ResponseCreated(PublicEvent, frozen=True, kw_only=True):
-    """A response is open and owes exactly one `ResponseEnded` (G8, G20)."""
+    """A response is open and owes exactly one `ResponseEnded` (G8, G20).
+
+    `unasked`: a resident model has begun it by itself. Of a session of turns, those that it was not given wait on.
+    """
 
     head: ResponseHead
     request: str
     options: ResponseOptions
+    unasked: bool = False
 
 
 class OptionsReserved(Event, frozen=True, kw_only=True):
@@ -576,7 +580,12 @@ class CreationAbsorbed(Event, frozen=True, kw_only=True):
 
 
 class AnswerDeferred(Event, frozen=True, kw_only=True):
-    """An answer is due and waits for the end of the one that runs or plays (F21, WIRE 6.2)."""
+    """An answer is due and waits for the end of the one that runs or plays (F21, WIRE 6.2).
+
+    `item_id` is the turn that it is the answer to; empty: it answers function outputs.
+    """
+
+    item_id: str = ""
 
 
 class RequestSubmitted(Event, frozen=True, kw_only=True):

@@ -13,12 +13,15 @@ from .playback import blocks
 from .state import Response, Session, next_response_number
 
 
-def answer(draft: Draft) -> None:
-    """Open a response that is due: now, or behind the one that runs or plays (F21, WIRE 6.2)."""
+def answer(draft: Draft, item_id: str = "") -> None:
+    """Open a response that is due: now, or behind the one that runs or plays (F21, WIRE 6.2).
+
+    `item_id` is the turn that it answers, if it is one: function outputs are not.
+    """
     if not blocks(draft.session, draft.now):
         open_response(draft)
     else:
-        draft.emit(ev.AnswerDeferred())
+        draft.emit(ev.AnswerDeferred(item_id=item_id))
 
 
 def open_response(
@@ -41,7 +44,11 @@ def open_response(
         session = draft.session
     head = _head(session, chosen, None if request is None else session.input.stream.delivers(operation))
     name = request or _new_request(session, chosen)
-    draft.emit(ev.ResponseCreated(number=draft.number, count=1, head=head, request=name, options=chosen))
+    draft.emit(
+        ev.ResponseCreated(
+            number=draft.number, count=1, head=head, request=name, options=chosen, unasked=request is not None
+        )
+    )
     if request is None:
         _hand_over(draft, session, head, name)
     return head

@@ -146,7 +146,7 @@ def commit_turn(draft: Draft, *, wanted: bool, asked: bool, silent: bool = False
     draft.emit(ev.ItemCreated(number=draft.number, count=3, item=item, previous_item_id=previous))
     _tell_hint(draft, item)
     if wanted and not auto:
-        answer(draft)
+        answer(draft, item.id)
 
 
 def _tell_hint(draft: Draft, item: Message) -> None:

@@ -4,13 +4,13 @@ import msgspec
 
 from antiphon.events import events as ev
 from antiphon.events import ids
-from antiphon.events.audio import AudioFormat
-from antiphon.events.items import AudioPart, Message, json_size
+from antiphon.events.audio import AudioFormat, SampleRef
+from antiphon.events.items import AudioPart, FunctionOutput, Item, Message, json_size, places
 
 from . import fold_units, phases, vad
 from .folding import step_over
 from .phases import move
-from .state import Session, next_item_number
+from .state import Session, next_item_number, unanswered
 
 
 def audio_received(session: Session, event: ev.AudioReceived) -> None:
@@ -115,7 +115,7 @@ def input_cleared(session: Session, event: ev.InputCleared | ev.InputDropped) ->
     _empty_input(session, event)
     session.input.text, session.input.text_size = "", 0
     drop_deferred(session)
-    let_go(session)
+    _call_off(session)
     fold_units.forget(session)
     if session.turn.state == "user_speaking":
         session.turn.state = "idle"
@@ -159,15 +159,50 @@ def drop_deferred(session: Session) -> None:
     Function outputs are no turn of the user: they stay to be answered, if the client asks for it.
     """
     turn = session.turn
-    if turn.deferred:
-        turn.unanswered = max(turn.unanswered - turn.deferred, 0) + turn.absorbs
+    if turn.due:
+        turn.waiting = tuple(item_id for item_id in turn.waiting if item_id not in turn.due)
         put_off(session)
-        let_go(session)
+        _call_off(session)
+
+
+def _call_off(session: Session) -> None:
+    """Let go of committed sound that nobody was given.
+
+    It is still in its items, for a model that reads the conversation. A resident one hears it now or never: what it
+    will not hear is no turn to answer.
+    """
+    let_go(session)
+    if session.resident and not session.auto:
+        turn, known = session.turn, session.conversation.entries
+        turn.waiting = tuple(item_id for item_id in turn.waiting if _sound_of(known[item_id].item) is None)
+
+
+def _sound_of(item: Item) -> SampleRef | None:
+    """Return where the sound of a committed turn lies in the `in` stream."""
+    return next((ref for ref in places(item) if ref.stream == "in"), None)
+
+
+def waits_no_more(session: Session, item: Item) -> None:
+    """A turn that was deleted is not answered, and nobody hears it who has not yet."""
+    turn, taken = session.turn, session.input
+    if item.id not in turn.waiting:
+        return
+    turn.waiting = tuple(item_id for item_id in turn.waiting if item_id != item.id)
+    given = any(isinstance(other, FunctionOutput) for other in unanswered(session))
+    turn.due = tuple(item_id for item_id in turn.due if (item_id != item.id if item_id else given))
+    turn.absorbs = turn.absorbs and given
+    sound = _sound_of(item)
+    if sound is None or session.auto:
+        return
+    fold_units.unsaid(session, sound)
+    if taken.unanswered is not None and sound.start >= taken.unanswered:
+        taken.retained -= sound.size
+        taken.unanswered = taken.unanswered if taken.retained else None
 
 
 def put_off(session: Session) -> None:
     """Give none of the answers that are due; what the client asks for from here on is none of them (WIRE 7.4)."""
-    session.turn.deferred = 0
+    session.turn.due = ()
     session.turn.absorbs = False
 
 

@@ -103,7 +103,7 @@ def _sow(session: Session, before: str) -> None:
     """Count a text that the configuration seeds as a turn of the user; the same one again does not count (G7)."""
     seed = session.config.seed
     if seed and seed != before:
-        session.turn.unanswered += 1
+        session.turn.sown += 1
         session.turn.seeded = True
 
 

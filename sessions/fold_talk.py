@@ -9,7 +9,7 @@ from antiphon.events.metrics import Usage
 from . import fold_units, phases
 from .cleaning import again, joined
 from .fold_calls import call_deleted, call_named, output_given, response_called
-from .fold_input import count_item, drop_deferred, let_go, put_off, rest, stir
+from .fold_input import count_item, drop_deferred, let_go, put_off, rest, stir, waits_no_more
 from .folding import insert, opened, stand_behind, step_over
 from .measuring import added, spent
 from .models.aura_context import remembered
@@ -32,7 +32,7 @@ def item_created(session: Session, event: ev.ItemCreated) -> None:
     ends = [part.ref.end for part in pieces(item) if part.ref is not None]
     session.conversation.attached = max(session.conversation.attached, *ends, 0)
     if counts(item):
-        session.turn.unanswered += 1
+        session.turn.waiting += (item.id,)
         output_given(session, item)
 
 
@@ -46,6 +46,7 @@ def item_deleted(session: Session, event: ev.ItemDeleted) -> None:
     fold_units.forgotten(session, event.item_id)
     entry = session.conversation.entries.pop(event.item_id)
     session.conversation.weight -= entry.weight
+    waits_no_more(session, entry.item)
     call_deleted(session, entry.item)
     for key, playout in list(session.playouts.items()):
         if playout.item_id == event.item_id:
@@ -91,10 +92,10 @@ def response_created(session: Session, event: ev.ResponseCreated) -> None:
     response.usage, session.usage = session.usage, Usage()
     session.reserved = None
     session.turn.listens = None
-    session.turn.unanswered = 0
-    session.turn.seeded = False
-    session.turn.deferred = 0
     session.turn.state = "assistant_generating"
+    if session.auto or not event.unasked:
+        _answered(session)
+        session.turn.due = ()
 
 
 def options_reserved(session: Session, event: ev.OptionsReserved) -> None:
@@ -102,8 +103,11 @@ def options_reserved(session: Session, event: ev.OptionsReserved) -> None:
 
 
 def unanswered_dropped(session: Session, _event: ev.UnansweredDropped) -> None:
-    session.turn.unanswered = 0
-    session.turn.seeded = False
+    _answered(session)
+
+
+def _answered(session: Session) -> None:
+    session.turn.waiting, session.turn.sown, session.turn.seeded = (), 0, False
 
 
 def aside_cancelled(session: Session, event: ev.AsideCancelled) -> None:
@@ -144,8 +148,8 @@ def response_drains(session: Session, event: ev.ResponseDrains) -> None:
     session.turn.turn = max(session.turn.turn, response.head.turn + 1)
 
 
-def answer_deferred(session: Session, _event: ev.AnswerDeferred) -> None:
-    session.turn.deferred += 1
+def answer_deferred(session: Session, event: ev.AnswerDeferred) -> None:
+    session.turn.due += (event.item_id,)
 
 
 def request_submitted(session: Session, event: ev.RequestSubmitted) -> None:

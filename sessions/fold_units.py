@@ -5,6 +5,7 @@ from bisect import bisect_left
 from msgspec.structs import replace
 
 from antiphon.events import events as ev
+from antiphon.events.audio import SampleRef
 from antiphon.events.items import AudioPart, Item, Message, Part, TextPart
 
 from .options import with_options
@@ -87,6 +88,12 @@ def let_go(session: Session) -> None:
     """Forget what is committed and was not handed over."""
     stream = session.input.stream
     _forget(stream.queue, stream.groups)
+
+
+def unsaid(session: Session, sound: SampleRef) -> None:
+    """Forget sound that was committed and not handed over: its turn is deleted."""
+    queue = session.input.stream.queue
+    queue[:] = [span for span in queue if not sound.start <= span.start < sound.end]
 
 
 def _forget(spans: list[Span], groups: list[Group]) -> None:

@@ -16,13 +16,13 @@ from antiphon.events.commands import CloseReason, ResponseOptions
 from antiphon.events.config import Capabilities, Dialect, Limits, SessionConfig
 from antiphon.events.context import ContextTurn
 from antiphon.events.events import Basis, CommandHeld, ResponseHead, TurnState, UnitTaken
-from antiphon.events.items import FunctionCall, Item, ItemStatus, Message, counts
+from antiphon.events.items import FunctionCall, Item, ItemStatus, Message
 from antiphon.events.metrics import StageCost, Usage
 
 from .batches import Batches
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 18
+STATE_VERSION = 19
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
@@ -69,8 +69,9 @@ class Lease(Struct):
 class Turn(Struct):
     """The counters of a conversation and what the session is doing, as clients are told.
 
-    `unanswered` counts user turns without an answer; `deferred` those of them whose answer is due as soon as the
-    one before it has ended. `seeded`: one of them came with the configuration, for the model to begin with (G7).
+    `waiting` are the items that are turns of the user without an answer, and `sown` counts texts that came with the
+    configuration instead; `seeded`: there is one, for the model to begin with (G7). `due` are those of them whose
+    answer is due as soon as the one before it has ended; an empty name stands for the answer to function outputs.
     """
 
     epoch: int = 0
@@ -78,9 +79,10 @@ class Turn(Struct):
     """Sound of an epoch before this one was interrupted: it need not be sent any more (DESIGN 5.11)."""
     turn: int = 0
     commits: int = 0
-    unanswered: int = 0
+    waiting: tuple[str, ...] = ()
+    sown: int = 0
     seeded: bool = False
-    deferred: int = 0
+    due: tuple[str, ...] = ()
     gate: str | None = None
     """The request whose answer leaves room for the next turn (H3)."""
     listens: str | None = None
@@ -94,6 +96,16 @@ class Turn(Struct):
     """Some output of these calls has come."""
     absorbs: bool = False
     """The session answered function outputs by itself: the client's request for that answer is still to come."""
+
+    @property
+    def unanswered(self) -> int:
+        """How many turns of the user nobody has answered."""
+        return self.sown + len(self.waiting)
+
+    @property
+    def deferred(self) -> int:
+        """How many answers are due."""
+        return len(self.due)
 
 
 class Vad(Struct):
@@ -607,10 +619,7 @@ def next_response_number(session: Session) -> int:
 
 def unanswered(session: Session) -> list[Item]:
     """Return the items that are turns of the user without an answer."""
-    if not session.turn.unanswered:
-        return []
-    items = [session.conversation.entries[item_id].item for item_id in session.conversation.order]
-    return [item for item in items if counts(item)][-session.turn.unanswered :]
+    return [session.conversation.entries[item_id].item for item_id in session.turn.waiting]
 
 
 def call_ids(session: Session) -> set[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from antiphon.events import effects as fx
 from antiphon.events import events as ev
 from antiphon.events.config import ConfigPatch
 from antiphon.events.items import FunctionCall, FunctionOutput, Message, TextPart
+from antiphon.sessions.state import Turn
 
 from tests.rules import rule
 from tests.sessions.world import QUICK_VAD, World, kinds
@@ -62,6 +64,13 @@ def places(unit: fx.FeedStage) -> list[int]:
     return [ref.start for ref in unit.refs]
 
 
+def turns(world: World) -> Turn:
+    """Return what a session knows of its turns, whatever the items are called."""
+    turn = world.session.turn
+    waiting, due = tuple(map(bool, turn.waiting)), tuple(map(bool, turn.due))
+    return msgspec.structs.replace(turn, waiting=waiting, due=due)
+
+
 @rule("E26", "P33", "Q4.28")
 @given(before=st.lists(st.tuples(st.sampled_from(["speak", "hush"]), st.integers(1, 6)), max_size=4), steps=STEPS)
 def test_p33_what_was_cleared_was_never_said(before: list[Step], steps: list[Step]) -> None:
@@ -70,7 +79,7 @@ def test_p33_what_was_cleared_was_never_said(before: list[Step], steps: list[Ste
     cleared.clear()
     assert play(cleared, steps) == play(fresh, steps)
     assert cleared.session.input.reserved == fresh.session.input.reserved
-    assert cleared.session.turn == fresh.session.turn
+    assert turns(cleared) == turns(fresh)
     assert len(cleared.session.conversation.order) == len(fresh.session.conversation.order)
     assert cleared.heard() == fresh.heard()
 
@@ -84,7 +93,7 @@ def test_p33_behind_a_failed_answer_the_session_goes_on_as_behind_an_empty_one(s
         finish()
     assert play(failed, steps) == play(fine, steps)
     assert failed.session.input.reserved == fine.session.input.reserved
-    assert failed.session.turn == fine.session.turn
+    assert turns(failed) == turns(fine)
     assert failed.heard() == fine.heard()
 
 

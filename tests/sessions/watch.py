@@ -358,6 +358,9 @@ class Watch(Struct):
                     pass
                 case ev.RequestSubmitted(request=request) if self._aside(request):
                     pass
+                case ev.ItemDeleted():
+                    assert taken.retained <= self.retained, "P27"
+                    self.retained = min(self.retained, taken.retained)
                 case ev.RequestSubmitted() | ev.InputCleared() | ev.InputDropped() | ev.SessionClosing():
                     self.retained = 0
                 case _:
@@ -403,7 +406,10 @@ class Watch(Struct):
             if isinstance(event, ev.InputCommitted) and event.overlap_ack:
                 assert session.dialect == "duplex", "WIRE 6.5"
                 assert event.item_id not in made, "F19"
-        assert 0 <= turn.deferred <= max(turn.unanswered, 0), "F21"
+        assert turn.deferred <= turn.unanswered, "F21"
+        assert all(item_id in turn.waiting for item_id in turn.due if item_id), "F21"
+        assert len(set(turn.waiting)) == len(turn.waiting), "F21: a turn waits twice"
+        assert all(item_id in session.conversation.entries for item_id in turn.waiting), "J8: a turn that is gone"
         if session.phase == "open" and turn.deferred and session.lease.attached:
             answered = session.response is not None
             assert answered or waits_until(session) is not None, "P37: a turn waits for ever"
