@@ -10,6 +10,7 @@ from .batches import retired
 from .draft import Draft
 from .ending import end_response, final_item
 from .feeding import live
+from .segments import answer_next
 from .state import Calling, Response, Session, call_ids, next_call_id, next_item_number
 
 
@@ -36,6 +37,7 @@ def stage_called(draft: Draft, report: cmd.StageCalled) -> None:
         _end_call(draft, _served(draft, report.request))
     if report.ends and session.requests[report.request].response_id is None:
         end_response(draft, _served(draft, report.request), "completed")
+        answer_next(draft)
 
 
 def stage_owned(draft: Draft, report: cmd.StageOwned) -> None:

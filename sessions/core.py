@@ -137,6 +137,7 @@ def _decide_request(draft: Draft, command: cmd.ClientCommand) -> None:
         return
     if lease.phase == "unheard":
         lifecycle.confirm(draft)
+        session = draft.session  # it may have handed units over, which the command waits for
     if command.client_seq is not None and command.client_seq != lease.client_seq + 1:
         gap = Refusal("client_seq_gap", f"The next command must be number {lease.client_seq + 1}.")
         draft.emit(gap.event(draft.number, command.event_id))

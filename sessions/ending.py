@@ -153,13 +153,21 @@ def newest_answer(session: Session) -> Response | None:
     return next((response for response in reversed(session.open_responses) if not response.aside), None)
 
 
-def interrupt(draft: Draft, *, reason: str, cause: str, asked: bool = True, spares_turns: bool = False) -> bool:
+def interrupt(
+    draft: Draft,
+    *,
+    reason: str,
+    cause: str,
+    asked: bool = True,
+    spares_turns: bool = False,
+    works: bool = False,
+) -> bool:
     """Kill what is generated or played; return whether there was anything (G30, G34, A4).
 
     The epoch moves first. History ends at what was heard. Then the terminal of the active response; or, if only
     sound was left to play, `OutputCleared`. `asked`: a client command asked for it. A resident request that
-    listens is work of the stage but no answer: it is aborted only with a response (G30). `spares_turns`: turns
-    that wait behind it are kept (F23).
+    listens is work of the stage but no answer: it is aborted only with a response (G30), or if it `works` on input
+    that is called off (E29). `spares_turns`: turns that wait behind it are kept (F23).
     """
     session = draft.session
     newest, audible = newest_answer(session), playing(session, draft.now)
@@ -171,7 +179,8 @@ def interrupt(draft: Draft, *, reason: str, cause: str, asked: bool = True, spar
                 end_response(draft, response, "cancelled", reason=reason, cause=cause, cut=True)
         return True
     if audible is not None:
-        interrupt_playback(draft, audible, cause, spares_turns=spares_turns)
+        requests = live_requests(session) if works else ()
+        interrupt_playback(draft, audible, cause, spares_turns=spares_turns, requests=requests)
         draft.emit(ev.OutputCleared(number=draft.number, count=1, response_id=audible.response_id, asked=asked))
         return True
     return False
@@ -183,9 +192,12 @@ def cancel_alone(draft: Draft, response: Response, cause: str) -> None:
     end_response(draft, response, "cancelled", reason="client_cancelled", cause=cause, cut=True)
 
 
-def interrupt_playback(draft: Draft, newest: Playout, cause: str, *, spares_turns: bool) -> None:
-    """Void the sound that is still to be played although its response has ended; no stage is disturbed (G30)."""
-    _bump(draft, cause, newest.response_id, (), spares_turns=spares_turns)
+def interrupt_playback(
+    draft: Draft, newest: Playout, cause: str, *, spares_turns: bool, requests: tuple[str, ...] = ()
+) -> None:
+    """Void the sound that is still to be played although its response has ended; no stage is disturbed (G30), but
+    for `requests`."""
+    _bump(draft, cause, newest.response_id, requests, spares_turns=spares_turns)
     cut_queued(draft)
 
 

@@ -118,6 +118,7 @@ def engine_restarted(session: Session, event: ev.EngineRestarted) -> None:
     for request in event.lost:
         request_to(session, request, event)
     session.turn.epoch = event.epoch
+    session.turn.gate = session.turn.listens = None
 
 
 def session_closing(session: Session, event: ev.SessionClosing) -> None:

@@ -309,7 +309,9 @@ def interrupted(session: Session, event: ev.Interrupted) -> None:
     if not event.renews:
         turn.voided = event.epoch
     turn.gate = turn.listens = None
-    session.reserved, session.costs, session.usage = None, (), Usage()
+    session.costs, session.usage = (), Usage()
+    if not event.renews:
+        session.reserved = None
     if event.response_id is not None:
         turn.state = "barge_in" if session.input.phase == "silent" else "user_speaking"
         session.input.overlap_ms = 0

@@ -369,7 +369,7 @@ def clear_input(draft: Draft, _command: cmd.ClearInput) -> None:
 
 def cancel_input(draft: Draft, _command: cmd.CancelInput) -> None:
     """Interrupt what is answered or played, then clear (WIRE 2.4: `cleared` comes last)."""
-    if not interrupt(draft, reason="client_cancelled", cause="input_cancel"):
+    if not interrupt(draft, reason="client_cancelled", cause="input_cancel", works=_works(draft.session)):
         _void(draft, "input_cancel")
     draft.emit(ev.InputCleared(number=draft.number, count=1))
 
@@ -379,21 +379,32 @@ def barge_in(draft: Draft, _command: cmd.BargeIn) -> None:
     session = draft.session
     if not session.capabilities.supports_barge_in:
         refuse("barge_in_unsupported", "This model cannot be interrupted by speech.")
-    interrupted = interrupt(draft, reason="turn_detected", cause="barge_in")
+    interrupted = interrupt(draft, reason="turn_detected", cause="barge_in", works=_works(session))
     if not interrupted:
         _void(draft, "barge_in")
         draft.emit(ev.InputCleared(number=draft.number, count=1))
-    elif session.input.position > session.input.start or session.input.phase != "silent" or session.input.text:
+    elif _building(session):
         draft.emit(ev.InputDropped())
+
+
+def _building(session: Session) -> bool:
+    """Return whether there is input that nobody has committed, and no model was given."""
+    taken = session.input
+    unheard = session.auto and bool(taken.stream.queue)
+    return taken.position > taken.start or unheard or taken.phase != "silent" or bool(taken.text)
+
+
+def _works(session: Session) -> bool:
+    """Return whether a resident model has input under way, or is about to speak, though nothing is heard yet."""
+    going = session.input.stream.continuation
+    return bool(session.input.stream.in_flight) or (going is not None and going.due is not None)
 
 
 def _void(draft: Draft, cause: str) -> None:
     """Begin a new epoch if there is input to drop; an idle session has nothing that could end (G30, DESIGN 5.1)."""
     session = draft.session
     taken = session.input
-    going = taken.stream.continuation
-    about_to_speak = going is not None and going.due is not None
-    works = bool(taken.stream.in_flight) or about_to_speak
+    works = _works(session)
     if works or taken.position > taken.start or taken.stream.queue:
         # A request that has units under way, or is about to speak, cannot forget it: it ends with its epoch (E29).
         requests = live_requests(session) if works else ()

@@ -5,6 +5,7 @@ from antiphon.events import events as ev
 from antiphon.events.items import AudioPart, Item, Message
 
 from . import continuing
+from .deferring import promote
 from .draft import Draft
 from .ending import close, close_if_free, end_response, fail_response, not_taken
 from .feeding import accept, go_on, live, lose_units
@@ -116,7 +117,10 @@ def stage_finished(draft: Draft, report: cmd.StageFinished) -> None:
         )
     if known.response_id is None:
         renew(draft)
-    answer_next(draft)
+    if response is None or response.aside:
+        promote(draft)  # that blocked nobody: what is still played may
+    else:
+        answer_next(draft)
 
 
 def _called_off(session: Session, response: Response) -> bool:

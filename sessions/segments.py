@@ -82,8 +82,6 @@ def _think(draft: Draft, session: Session, request: str) -> None:
 
 def _in_answer(draft: Draft, session: Session, response: Response, report: cmd.StageSegmentFinished) -> None:
     """The model pauses in its answer, or has done with it; while it may go on nothing is told (WIRE 6.8)."""
-    if report.buffering:
-        return
     if report.decision == "end_of_turn" and not session.auto:
         continuing.stop(draft)
         end_response(draft, response, "completed")
@@ -92,7 +90,7 @@ def _in_answer(draft: Draft, session: Session, response: Response, report: cmd.S
         yield_turn(draft, response, report.reason or MODEL_LISTENS)
     elif continuing.left(draft) > 0:
         continuing.offer(draft, report.request)
-    elif session.auto or report.decision == "speak":
+    elif session.auto or report.decision == "speak" or report.buffering:
         yield_turn(draft, response, LIMIT, model=False)  # nothing else would ever end it (P37)
     else:
         yield_turn(draft, response, report.reason or MODEL_LISTENS)

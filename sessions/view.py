@@ -60,9 +60,11 @@ def _deadlines_of_the_lease(session: Session) -> list[int]:
 
 def idle_until(session: Session) -> int | None:
     """Return when the session has been idle for too long (C2); None: never, or not while a stage is still being
-    given a request (C3)."""
+    given a request, or units of one (C3)."""
     ttl_ms = session.limits.idle_ttl_ms
     if not ttl_ms or any(request.phase == "submitted" for request in session.requests.values()):
+        return None
+    if session.input.stream.in_flight:
         return None
     return session.lease.last_activity + ttl_ms * 1000
 

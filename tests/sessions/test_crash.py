@@ -99,6 +99,7 @@ def test_p6_wherever_it_crashes_a_session_is_taken_over_and_goes_on(story: Calla
         world.resume()
         world.wait(10_000)
         world.do(cmd.UpdateSession(attachment=world.attachment, patch=QUIET))
+        world.accept()  # it waits for the units that are handed over again when the client is heard
         world.say("Are you there?")
         world.respond()
         world.produce("I am.", 100)

@@ -76,6 +76,20 @@ def test_an_interruption_drops_reserved_options() -> None:
 
 
 @rule("G6")
+def test_row_2_they_wait_also_for_the_request_that_takes_the_place_of_the_last_one() -> None:
+    world = World(plugin="echo", auto=True)
+    world.append(2)
+    world.accept()
+    options = cmd.ResponseOptions(metadata={"topic": "weather"})
+    assert kinds(world.respond(options)) == ["OptionsReserved"]
+    world.finish(world.resident)
+    assert world.session.reserved == options
+    world.append(2)
+    opened = only(world.produce("Well.", 100, world.resident), ev.ResponseCreated)
+    assert opened.head.metadata == {"topic": "weather"}
+
+
+@rule("G6")
 def test_row_3_an_answer_to_committed_sound() -> None:
     world = World(capabilities=HEARS)
     world.append(10)

@@ -263,3 +263,25 @@ def test_e14_what_the_detector_ends_stays_in_the_buffer_when_too_many_turns_wait
     assert committed.item_id == started.item_id
     assert committed.ref is not None
     assert committed.ref.size > (2 * LONG + 10) * FRAME
+
+
+@rule("F22", "G5")
+def test_the_end_of_an_answer_out_of_band_promotes_nothing_that_it_did_not_block() -> None:
+    world = behind_playback()
+    aside = only(world.respond(cmd.ResponseOptions(remember=False, instructions="Rate it.")), ev.ResponseCreated)
+    assert kinds(world.finish(aside.request)) == ["RequestFinished", "ResponseEnded"]
+    assert world.session.turn.deferred == 1
+    assert "ResponseCreated" in kinds(world.ack(4_000))
+
+
+@rule("F22", "J9")
+def test_a_call_that_ends_the_answer_of_a_resident_model_promotes_as_any_end_does() -> None:
+    world = World(plugin="echo")
+    world.append(LONG)
+    world.commit(create_response=True)
+    world.accept()
+    world.append(LONG)
+    world.commit(create_response=True)
+    assert world.session.turn.deferred == 1
+    events = world.call(ends=True)
+    assert kinds(events)[-3:] == ["ResponseEnded", "ResponseCreated", "UnitTaken"]

@@ -526,3 +526,16 @@ def test_an_answer_that_calls_functions_keeps_what_it_said_beside_a_newer_one() 
     ended = only(world.finish(first.request), ev.ResponseEnded)
     assert ended.item is not None
     assert ended.text == "Let me see."
+
+
+@rule("H3", "A5")
+def test_a_restart_closes_the_gate() -> None:
+    world = World(plugins=OVERLAPPING)
+    turn(world)
+    world.produce("One.", 5_000)
+    open_gate(world)
+    world.restart()
+    assert world.session.turn.gate is None
+    world.resume()
+    turn(world)
+    assert world.session.turn.deferred == 1, "the sound of the last answer blocks it"

@@ -510,3 +510,72 @@ def test_an_item_that_waits_can_be_deleted_and_seen_behind_it() -> None:
         "ItemRetrieved",
         "ItemDeleted",
     ]
+
+
+def played_and_heard() -> World:
+    """Return a session in which an answer is still played while a unit and what waits for it are under way."""
+    world = listening()
+    world.append(5)
+    world.accept()
+    world.produce("Well.", 5_000, world.resident)
+    world.decide("end_of_turn")
+    world.append(5, speech=False)
+    assert world.session.response is None
+    assert kinds(world.do(commit("c1"))) == ["CommandHeld"]
+    assert kinds(world.append(5)) == ["CommandHeld"]
+    return world
+
+
+@rule("E24", "E29", "E38", "G30", "P58")
+@pytest.mark.parametrize("command", [cmd.CancelInput, cmd.BargeIn])
+def test_calling_the_input_off_while_an_answer_is_played_takes_what_came_before_it_along(
+    command: type[cmd.ClientCommand],
+) -> None:
+    world = played_and_heard()
+    resident, made = world.resident, command(attachment=1)
+    events = world.do(made)  # type: ignore[arg-type]
+    assert resident in only(events, ev.Interrupted).requests
+    assert kinds(events)[-1] in ("InputCleared", "InputDropped")
+    assert world.session.input.reserved == 0
+    assert not world.session.input.stream.in_flight
+    assert world.do(cmd.StageAccepted(request=resident, operation=9)) == [], "nothing comes behind it"
+
+
+@rule("G30")
+@pytest.mark.parametrize("command", [cmd.CancelInput, cmd.BargeIn])
+def test_a_model_that_only_listens_keeps_its_memory_when_what_is_played_is_stopped(
+    command: type[cmd.ClientCommand],
+) -> None:
+    world = listening()
+    world.append(5)
+    world.accept()
+    world.produce("Well.", 5_000, world.resident)
+    world.decide("end_of_turn")
+    resident, made = world.resident, command(attachment=1)
+    assert only(world.do(made), ev.Interrupted).requests == ()  # type: ignore[arg-type]
+    assert world.resident == resident
+
+
+@rule("G37")
+def test_a_barge_in_drops_the_beginning_of_a_unit() -> None:
+    world = listening()
+    world.append(5)
+    world.accept()
+    world.produce("Well.", 5_000, world.resident)
+    world.commit()
+    world.append(1, speech=False)
+    assert world.session.input.phase == "silent"
+    assert world.session.input.reserved == FRAME
+    assert kinds(world.barge_in())[-1] == "InputDropped"
+    assert world.session.input.reserved == 0
+
+
+@rule("E33", "E20")
+def test_the_first_commit_of_a_new_connection_waits_for_the_units_that_are_given_again() -> None:
+    world = listening()
+    world.append(10)
+    world.restart()
+    world.resume()
+    events = world.do(cmd.CommitInput(attachment=world.attachment, event_id="c1"))
+    assert kinds(events) == ["AttachmentConfirmed", "RequestSubmitted", "UnitTaken", "UnitTaken", "CommandHeld"]
+    assert told(world.refuse()) == [("runtime_append_failed", None), ("commit_aborted", "c1")]

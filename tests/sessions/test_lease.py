@@ -484,3 +484,18 @@ def test_the_first_in_the_log_wins(order: tuple[Callable[[World], list[ev.AnyEve
     closed = [event for event in events if isinstance(event, ev.SessionClosed)]
     told = ["resumed"] * len(resumed) + [event.reason for event in closed]
     assert ", then ".join(told) == winner
+
+
+@rule("C1", "C3")
+def test_a_session_does_not_expire_while_a_stage_is_being_given_its_units() -> None:
+    world = World(plugin="echo", auto=True, limits=QUICK)
+    world.append()
+    world.accept()
+    world.append()
+    assert next_deadline(world.session) is None
+    world.wait(10_000)
+    assert world.tick() == []
+    world.accept()
+    assert world.session.lease.last_activity == world.now
+    world.wait(1_000)
+    assert "SessionClosing" in kinds(world.tick())

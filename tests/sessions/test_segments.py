@@ -138,8 +138,23 @@ def test_a_model_that_must_hear_more_opens_nothing() -> None:
     assert (told.buffering, told.model, told.reason, told.response_id) == (True, False, "prefill", None)
     assert decide(world, "listen", buffering=True, reason="prefill") == []
     assert world.session.response is None
-    speak(world)
-    assert decide(world, "listen", buffering=True) == []
+
+
+@rule("G18", "G25", "P37")
+def test_a_model_that_must_hear_more_in_its_answer_is_given_time_and_no_answer_stays_open() -> None:
+    world = World(plugin="echo")
+    world.append(25)
+    world.commit(create_response=True)
+    assert decide(world, "listen", buffering=True) == [], "a unit is under way"
+    world.accept()
+    for _ in range(8):
+        world.now = only(decide(world, "listen", buffering=True), ev.ContinuationPlanned).due
+        assert only(world.tick(), ev.UnitTaken).kind == "silence"
+        world.accept()
+    events = decide(world, "listen", buffering=True)
+    told = only(events, ev.ListenDecided)
+    assert (told.reason, told.model) == ("continuation_limit", False)
+    assert only(events, ev.ResponseEnded).status == "completed"
 
 
 @rule("A6", "G1", "G19", "P24")

@@ -23,7 +23,7 @@ def forgetful(*, resumable: bool = False) -> World:
     able = capable(core.REGISTRY["echo"].capabilities, supports_reencode_context=False)
     world = World(plugin="echo", auto=True, capabilities=able, resumable=resumable, limits=LIMITS)
     world.append()
-    world.do(cmd.StageAccepted(request=world.resident))
+    world.accept()
     return world
 
 
