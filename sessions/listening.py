@@ -65,6 +65,8 @@ def take(draft: Draft, command: cmd.AppendAudio, frames: tuple[SampleRef, ...]) 
         refusal = Refusal("barge_in_unsupported", "This model cannot be interrupted; the sound is taken.")
         draft.emit(refusal.event(draft.number, command.event_id))
         session = draft.session
+        if session.auto:
+            command = _without_wish(command)  # a model that listens hears it like any other (E10, F13)
     heard = _hear(session, command, draft.now)
     while len(heard.changes) > 1 and not session.auto:
         ends = next((change.at for change in heard.changes if change.kind == "stop"), None)
@@ -97,11 +99,15 @@ def _split(session: Session, command: cmd.AppendAudio, end: int) -> tuple[cmd.Ap
         scores=command.scores[scored:],
         lead=max((position + size) // width - end, 0),
         transcript=None,
-        # What the client wants to interrupt is not what answers the first part.
-        force_barge_in=False,
-        overlap=None if command.overlap == "barge_in" else command.overlap,
     )
-    return before, after
+    # What the client wants to interrupt is not what answers the first part.
+    return before, _without_wish(after)
+
+
+def _without_wish(command: cmd.AppendAudio) -> cmd.AppendAudio:
+    """Return an append that does not ask to interrupt."""
+    overlap = None if command.overlap == "barge_in" else command.overlap
+    return msgspec.structs.replace(command, force_barge_in=False, overlap=overlap)
 
 
 def _take(

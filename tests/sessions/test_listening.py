@@ -11,7 +11,7 @@ from antiphon.events import events as ev
 from antiphon.events.audio import SampleRef
 from antiphon.events.config import ConfigPatch, Dialect, Limits, TurnDetection
 from antiphon.events.items import AudioPart, Message
-from antiphon.sessions.plugins import CASCADE
+from antiphon.sessions.plugins import CASCADE, ECHO
 
 from tests.rules import rule
 from tests.sessions.world import FRAME, QUICK_VAD, World, capable, error, kinds, only
@@ -986,3 +986,20 @@ def test_a_semantic_detector_waits_as_its_eagerness_says() -> None:
     world.append(5, score=900)
     assert kinds(world.append(15, score=0)) == ["AudioReceived"]
     assert "SpeechStopped" in kinds(world.append(1, score=0))
+
+
+@rule("E10", "F13", "P30")
+@pytest.mark.parametrize("wish", [{"force_barge_in": True}, {"overlap": "barge_in"}])
+def test_e10_a_model_that_listens_and_cannot_be_interrupted_hears_the_sound_at_once(wish: dict[str, Any]) -> None:
+    able = capable(ECHO.capabilities, supports_barge_in=False)
+    world = World(plugin="echo", auto=True, capabilities=able)
+    world.append()
+    world.accept()
+    world.produce("One, two, three.", 5_000, world.resident)
+    events = world.do(
+        cmd.AppendAudio(attachment=1, size=FRAME, wire_bytes=FRAME, speech=True, event_id="mine", **wish)
+    )
+    refused = only(events, ev.ErrorReported)
+    assert (refused.code, refused.event_id) == ("barge_in_unsupported", "mine")
+    assert only(events, ev.UnitTaken).refs == (only(events, ev.AudioReceived).ref,)
+    assert world.session.input.stream.waiting == 0

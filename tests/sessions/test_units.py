@@ -776,16 +776,16 @@ def test_a_commit_that_is_not_final_is_a_commit() -> None:
 
 @rule("F15", "F16")
 def test_sound_that_the_table_defers_is_kept_and_handed_over_with_the_next() -> None:
-    world = listening(supports_barge_in=False)
+    world = listening()
     world.append(5)
     world.accept()
-    world.produce("word", 500, world.resident)
-    size = 5 * FRAME
-    asked = cmd.AppendAudio(attachment=1, size=size, wire_bytes=size, force_barge_in=True)
+    world.produce("word", 5_000, world.resident)
+    size = 25 * FRAME
+    asked = cmd.AppendAudio(attachment=1, size=size, wire_bytes=size, overlap="listen")
     events = world.do(asked)
     assert only(events, ev.OverlapDecided).defer
     assert units(events) == []
-    assert [unit.force_listen for unit in units(world.append(5))] == [True, False]
+    assert [unit.force_listen for unit in units(world.append(5))] == [True] * 5 + [False]
 
 
 @rule("E22", "E23")
