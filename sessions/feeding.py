@@ -130,7 +130,7 @@ def hear(draft: Draft, session: Session, event: ev.AudioReceived) -> None:
     """Hand over what is complete behind `event`, which `session` does not hold yet; cheap, for every frame."""
     waiting, size = session.input.stream.queue, unit_bytes(session)
     queue: list[Span] = []
-    if size is None and not waiting and event.ref.size:
+    if not waiting and event.ref.size and size in (None, event.ref.size):
         unit: Cut | None = Cut((event.ref,), 0, event.speech, event.force_listen, final=False)
     else:
         queue += waiting

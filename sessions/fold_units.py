@@ -10,7 +10,7 @@ from antiphon.events.items import AudioPart, Item, Message, Part, TextPart
 
 from .options import with_options
 from .phases import LIVE
-from .state import KEPT_FORMATS, Continuation, Group, Session, Span, Stream, Told, Unit
+from .state import KEPT_FORMATS, Continuation, Group, Session, Span, Stream, Told, Unit, size_of
 
 # -- sound on its way ----------------------------------------------------------------------------------------
 
@@ -22,8 +22,10 @@ def heard(session: Session, event: ev.AudioReceived) -> None:
         stream.shown = max(stream.shown, event.frames[-1].end)
         if event.queued or event.buffered:
             (stream.groups if event.queued else stream.pictures).append(event.frames)
+            stream.reserved += size_of(event.frames)
     if event.queued:
         stream.fed = session.now
+        stream.reserved += event.ref.size
         push(stream.queue, span_of(event), merge=session.capabilities.chunk_period_ms is not None)
     elif session.resident:
         push(stream.buffer, span_of(event), merge=True)
@@ -62,6 +64,7 @@ def committed(session: Session, event: ev.InputCommitted) -> None:
         stream.queue += _behind(stream.buffer, session.input.start) if event.ref is not None else []
         stream.groups += stream.pictures
     _forget(stream.buffer, stream.pictures)
+    stream.weigh()
 
 
 def _behind(spans: list[Span], start: int) -> list[Span]:
@@ -75,6 +78,7 @@ def discarded(session: Session) -> None:
     _forget(stream.buffer, stream.pictures)
     if session.auto:
         _forget(stream.queue, stream.groups)
+    stream.weigh()
 
 
 def forget(session: Session) -> None:
@@ -82,12 +86,14 @@ def forget(session: Session) -> None:
     stream = session.input.stream
     _forget(stream.buffer, stream.pictures)
     _forget(stream.queue, stream.groups)
+    stream.weigh()
 
 
 def let_go(session: Session) -> None:
     """Forget what is committed and was not handed over."""
     stream = session.input.stream
     _forget(stream.queue, stream.groups)
+    stream.weigh()
 
 
 def unsaid(session: Session, sound: SampleRef) -> None:
@@ -108,6 +114,7 @@ def listen(session: Session) -> None:
     stream.groups += stream.pictures
     _forget(stream.buffer, stream.pictures)
     taken.start = taken.position
+    stream.weigh()
 
 
 def listen_no_more(session: Session) -> None:
@@ -118,6 +125,7 @@ def listen_no_more(session: Session) -> None:
     stream.buffer = [replace(span, final=False) for span in stream.queue]
     stream.pictures += stream.groups
     _forget(stream.queue, stream.groups)
+    stream.weigh()
 
 
 # -- units ---------------------------------------------------------------------------------------------------
@@ -135,11 +143,12 @@ def unit_taken(session: Session, event: ev.UnitTaken) -> None:
     stream.given = session.batches.generation
     if event.response_id is not None:
         _answered(session, event.response_id)
-    _take(stream.queue, sum(ref.size for ref in event.refs))
+    _take(stream.queue, size_of(event.refs))
     if event.frames:
         del stream.groups[0]
     if event.final and not stream.queue and not (session.auto and event.response_id is not None):
         stream.groups.clear()  # there is no unit left that they could go with (E22)
+        stream.weigh()
     going = stream.continuation
     if going is not None:
         stream.continuation = _went_on(session, going, event)
@@ -195,6 +204,7 @@ def units_accepted(session: Session, event: ev.UnitsAccepted) -> None:
     flying = stream.in_flight
     done = _index(stream, event.operation + 1)
     last = flying[done - 1]
+    stream.reserved -= sum(unit.size for unit in flying[:done])
     del flying[:done]
     stream.seq, stream.turn, stream.turn_seq = last.taken.seq, last.taken.turn, last.taken.turn_seq
     stream.anchor = last.at
@@ -207,6 +217,7 @@ def units_given_up(session: Session, event: ev.UnitsGivenUp) -> None:
     stream.untold = tuple(dict.fromkeys((*_told(stream.in_flight[at:]), *stream.untold)))
     stream.given = 0
     del stream.in_flight[at:]
+    stream.weigh()
 
 
 def _told(units: list[Unit]) -> list[str]:
@@ -296,6 +307,7 @@ def _listens(session: Session) -> bool:
 def command_held(session: Session, event: ev.CommandHeld) -> None:
     stream = session.input.stream
     stream.held.append(event)
+    stream.reserved += size_of(event.refs) + event.size
     for ref in event.refs:
         if ref.stream == "img":
             stream.shown = ref.end
@@ -304,7 +316,9 @@ def command_held(session: Session, event: ev.CommandHeld) -> None:
 
 
 def hold_ended(session: Session, _event: ev.HoldEnded) -> None:
-    del session.input.stream.held[0]
+    stream = session.input.stream
+    ended = stream.held.pop(0)
+    stream.reserved -= size_of(ended.refs) + ended.size
 
 
 # -- the end -------------------------------------------------------------------------------------------------
@@ -314,6 +328,7 @@ def lose(session: Session) -> None:
     """The request is gone, and with it all that was on its way; the next one begins to count anew (A5)."""
     stream = session.input.stream
     stream.in_flight.clear()
+    stream.weigh()
     stream.seq = stream.turn_seq = stream.given = 0
     stream.anchor = stream.continuation = None
     stream.untold = ()  # the next one begins with all of it

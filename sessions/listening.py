@@ -50,6 +50,8 @@ def append_audio(draft: Draft, command: cmd.AppendAudio) -> None:
 
 def pictures(session: Session, command: cmd.AppendAudio) -> tuple[SampleRef, ...]:
     """Return the places of the pictures that came with an append."""
+    if not command.frames:
+        return ()
     at = session.input.stream.shown
     refs: list[SampleRef] = []
     for size in command.frames:
@@ -226,7 +228,7 @@ def _judge(session: Session, command: cmd.AppendAudio, heard: _Heard) -> Judgeme
         vision=heard.vision,
         policy=config.overlap_policy,
         starts=heard.starts,
-        acknowledges=acknowledges(command.transcript),
+        acknowledges=command.transcript is not None and acknowledges(command.transcript),
     )
     return judge(
         situation,

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from antiphon.events.commands import OverlapAction
 from antiphon.events.config import OverlapPolicy
@@ -21,7 +22,7 @@ Starts = Literal["yes", "no", "unknown"]
 BARGES: OverlapPolicy = "barge_in_on_speech"
 
 
-class Situation(NamedTuple):
+class Situation(Struct, frozen=True, gc=False):
     """All that the table looks at.
 
     `auto`: the model answers on its own; `able`: it can be interrupted. `asked`, `forced` (to interrupt) and
@@ -201,4 +202,4 @@ def judge(situation: Situation, *, duration_ms: int, overlap_ms: int, short_ms: 
 @lru_cache(maxsize=4096)
 def row_of(situation: Situation) -> Row:
     """Return the first row that fits; the table is total."""
-    return next(row for row in ROWS if fits(row.when, situation))
+    return next(row for row in ROWS if fits(row.when, astuple(situation)))

@@ -11,7 +11,7 @@ from antiphon.events.audio import SampleRef
 
 from .options import with_options
 from .plugins import REGISTRY, Registry
-from .state import Response, Session
+from .state import Response, Session, size_of
 from .view import begun, news, prompt, without_units
 
 
@@ -24,8 +24,7 @@ def react(session: Session, event: ev.AnyEvent, plugins: Registry = REGISTRY) ->
 def _feed(session: Session, event: ev.UnitTaken, plugins: Registry) -> list[fx.AnyEffect]:
     response = session.open_response(event.response_id or "") if event.final else None
     plugin = plugins[session.plugin]
-    size = event.pad + sum(ref.size for ref in event.refs)
-    samples = session.capabilities.input_format.samples(size)
+    samples = session.capabilities.input_format.samples(event.pad + size_of(event.refs))
     feed = fx.FeedStage(
         request=event.request,
         operation=event.operation,

@@ -137,7 +137,7 @@ class Unit(Struct, frozen=True):
     @property
     def size(self) -> int:
         """Bytes of the `in` and `img` streams that it holds."""
-        return _size(self.taken.refs) + _size(self.taken.frames)
+        return size_of(self.taken.refs) + size_of(self.taken.frames)
 
 
 class Continuation(Struct, frozen=True):
@@ -197,14 +197,19 @@ class Stream(Struct):
     untold: tuple[str, ...] = ()
     told: tuple[Told, ...] = ()
     """Formats of sound that the request was told, the last ones."""
+    reserved: int = 0
+    """Bytes that wait for the model or are not accepted yet, what waits behind them, words included, and all
+    pictures that are kept (E13)."""
 
     def delivers(self, operation: int | None = None) -> AudioFormat | None:
         """Return the format of what is said because of a unit, of the last one that was taken if none is named."""
         if operation is None:
             operation = self.in_flight[0].taken.operation - 1 if self.in_flight else self.operation
-        known = [told.format for told in self.told[:1]]
-        known += [told.format for told in self.told if told.since <= operation]
-        return known[-1] if known else None
+        found: AudioFormat | None = None
+        for told in self.told:
+            if found is None or told.since <= operation:
+                found = told.format
+        return found
 
     @property
     def waiting(self) -> int:
@@ -214,19 +219,11 @@ class Stream(Struct):
             size += span.end - span.start
         return size
 
-    @property
-    def reserved(self) -> int:
-        """Bytes that wait for the model or are not accepted yet, what waits behind them, words included, and all
-        pictures that are kept (E13)."""
-        size = self.waiting
-        for unit in self.in_flight:
-            size += unit.size
-        for held in self.held:
-            size += _size(held.refs) + held.size
-        for groups in (self.pictures, self.groups):
-            for group in groups:
-                size += _size(group)
-        return size
+    def weigh(self) -> None:
+        """Count anew what is reserved, because some of it is gone."""
+        kept = sum(size_of(group) for groups in (self.pictures, self.groups) for group in groups)
+        held = sum(size_of(held.refs) + held.size for held in self.held)
+        self.reserved = self.waiting + sum(unit.size for unit in self.in_flight) + held + kept
 
     @property
     def oldest(self) -> int | None:
@@ -245,8 +242,12 @@ class Stream(Struct):
 NO_PLACES: frozenset[SampleRef] = frozenset()
 
 
-def _size(refs: Group) -> int:
-    return sum(ref.size for ref in refs)
+def size_of(refs: Group) -> int:
+    """Return the bytes of some samples together."""
+    size = 0
+    for ref in refs:  # one or two, for every frame of sound: a generator costs more than it sums
+        size += ref.size
+    return size
 
 
 class Input(Struct):

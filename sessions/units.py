@@ -1,13 +1,13 @@
 """How the input of a resident model is cut into units: the first one that is complete, off the front (E16-E22)."""
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from antiphon.events.audio import SampleRef
 
 from .state import Session, Span
 
 
-class Cut(NamedTuple):
+class Cut(Struct, frozen=True):
     """One unit: its sound, the silence that fills it up, and its flags (E21)."""
 
     refs: tuple[SampleRef, ...]

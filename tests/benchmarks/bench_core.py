@@ -100,10 +100,15 @@ def silent() -> tuple[Bench, cmd.AnyCommand]:
 
 
 def resident() -> tuple[Bench, cmd.AnyCommand]:
-    """A frame that a resident model hears at once, and its word that it has it: two commands."""
-    bench = Bench(plugin="echo", auto=True)
-    bench.do(append(None))
-    return bench, append(None)
+    """A resident model that speaks and hears a frame of 80 ms, a unit of its own, every time."""
+    bench = Bench(plugin="personaplex", auto=True)
+    model = bench.session.capabilities
+    size = model.input_format.bytes_for(model.chunk_period_ms or 0)
+    frame = cmd.AppendAudio(attachment=1, size=size, wire_bytes=size, speech=False)
+    bench.heard(frame)
+    (request,) = bench.session.requests
+    bench.do(cmd.StageProduced(request=request, text="Well, ", size=PIECE))
+    return bench, frame
 
 
 def answering() -> tuple[Bench, cmd.AnyCommand]:
@@ -115,6 +120,30 @@ def answering() -> tuple[Bench, cmd.AnyCommand]:
     assert response is not None
     bench.do(cmd.StageProduced(request=response.request, text="Well, ", size=PIECE))
     return bench, cmd.StageProduced(request=response.request, size=PIECE)
+
+
+def accepted(bench: Bench, command: cmd.AnyCommand, count: int) -> tuple[float, float]:
+    """Return microseconds of an append, and of the stage's word that it has its unit: best of some rounds."""
+    appends: list[float] = []
+    words: list[float] = []
+    for _ in range(ROUNDS):
+        gc.collect()
+        gc.disable()
+        spent = [0.0, 0.0]
+        for _ in range(count):
+            begin = time.perf_counter()
+            bench.do(command)
+            middle = time.perf_counter()
+            unit = bench.session.input.stream.in_flight[-1].taken
+            answer = cmd.StageAccepted(request=unit.request, operation=unit.operation)
+            again = time.perf_counter()
+            bench.do(answer)
+            spent[0] += middle - begin
+            spent[1] += time.perf_counter() - again
+        appends.append(spent[0] / count * 1e6)
+        words.append(spent[1] / count * 1e6)
+        gc.enable()
+    return min(appends), min(words)
 
 
 def timed(step: Callable[[], object], count: int) -> float:
@@ -157,9 +186,13 @@ def unit(count: int) -> float:
 def commands(count: int) -> list[tuple[str, float]]:
     """Return the microseconds of a command of each kind."""
     found: list[tuple[str, float]] = []
-    for make in (speaking, silent, resident, answering):
+    for make in (speaking, silent, answering):
         bench, command = make()
-        found.append((make.__doc__ or make.__name__, timed(lambda b=bench, c=command: b.heard(c), count)))
+        found.append((make.__doc__ or make.__name__, timed(lambda b=bench, c=command: b.do(c), count)))
+    bench, command = resident()
+    given, taken = accepted(bench, command, count)
+    found.append((resident.__doc__ or "", given))
+    found.append(("The stage's word that it has it.", taken))
     bench, _ = speaking()
 
     def counted() -> None:

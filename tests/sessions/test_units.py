@@ -14,7 +14,7 @@ from antiphon.events.config import Capabilities, ConfigPatch, Limits
 from antiphon.events.ids import parse_request, resident_request
 from antiphon.sessions import core
 from antiphon.sessions.state import Span
-from antiphon.sessions.units import cut
+from antiphon.sessions.units import Cut, cut
 
 from tests.rules import rule
 from tests.sessions.world import FRAME, OUT, World, error, kinds, only
@@ -202,13 +202,13 @@ def test_the_cut_of_a_queue() -> None:
     queue = [Span(0, 60, True, False), Span(60, 150, False, False, True), Span(200, 230, False, True)]
     first = cut(queue, 100)
     assert first is not None
-    assert first == ((SampleRef("in", 0, 60), SampleRef("in", 60, 40)), 0, True, False, False)
+    assert first == Cut((SampleRef("in", 0, 60), SampleRef("in", 60, 40)), 0, True, False, False)
     second = cut(queue, 100)
-    assert second == ((SampleRef("in", 100, 50),), 50, False, False, True)
+    assert second == Cut((SampleRef("in", 100, 50),), 50, False, False, True)
     assert cut(queue, 100) is None
     assert queue == [Span(200, 230, False, True)]
     assert cut([], None) is None
-    assert cut(queue, None) == ((SampleRef("in", 200, 30),), 0, False, True, False)
+    assert cut(queue, None) == Cut((SampleRef("in", 200, 30),), 0, False, True, False)
 
 
 # -- acceptance and refusal ----------------------------------------------------------------------------------
