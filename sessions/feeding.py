@@ -11,6 +11,7 @@ from antiphon.events.audio import SampleRef
 from . import fold_units
 from .draft import Draft
 from .phases import LIVE
+from .rebuilding import renews
 from .state import Request, Response, Session, Span
 from .units import Cut, cut, ended, unit_bytes
 
@@ -230,7 +231,7 @@ def lose_units(draft: Draft) -> None:
     A model that can render the history again is given them once more. What is lost takes along what waited for it
     (E33); a commit of it would seal sound that nobody has heard.
     """
-    if draft.session.capabilities.supports_reencode_context:
+    if renews(draft.session, draft.plugins):
         give_back(draft)
     if draft.session.input.stream.in_flight:
         draft.failed = True

@@ -12,6 +12,8 @@ from .draft import Draft
 from .ending import close, close_if_free, end_response, fail_response
 from .feeding import give_back, go_on, resident
 from .phases import LIVE
+from .plugins import Registry
+from .rebuilding import renews
 from .refusal import refuse
 from .state import ControlOutcome, Session, close_body, detach_body, opening_body, resume_body
 from .updating import publish
@@ -265,7 +267,7 @@ def start_runner(draft: Draft, command: cmd.StartRunner) -> None:
         for response in session.open_responses:
             fail_response(draft, response, failure)
     lost = tuple(session.requests)
-    forgotten = _memory_lost(session)
+    forgotten = _memory_lost(session, draft.plugins)
     epoch = session.epoch + (1 if lost and session.phase == "open" else 0)
     if not forgotten:
         give_back(draft)
@@ -283,10 +285,10 @@ def start_runner(draft: Draft, command: cmd.StartRunner) -> None:
         begin_close(draft, "disconnect", control_id=None, expired=False)
 
 
-def _memory_lost(session: Session) -> bool:
+def _memory_lost(session: Session, plugins: Registry) -> bool:
     """Return whether a resident model's memory dies with the process and cannot be rendered again (K15)."""
     resident = any(request.response_id is None for request in session.requests.values())
-    return resident and not session.capabilities.supports_reencode_context
+    return resident and not renews(session, plugins)
 
 
 def report_refusal(draft: Draft, command: cmd.ReportRefusal) -> None:

@@ -11,6 +11,7 @@ from antiphon.events.audio import SampleRef
 
 from .options import with_options
 from .plugins import REGISTRY, Registry
+from .rebuilding import rebuilt
 from .state import Response, Session, size_of
 from .view import begun, news, prompt, without_units
 
@@ -61,7 +62,8 @@ def _asked(session: Session, response: Response, turn: int, plugins: Registry) -
 def _submit(session: Session, event: ev.RequestSubmitted, plugins: Registry) -> list[fx.AnyEffect]:
     payload = _turn(session, event.response_id, event.turn, plugins, event.frames)
     if event.response_id is None:
-        payload = replace(payload, items=begun(session, payload.items))
+        memory = rebuilt(session, plugins)
+        payload = replace(payload, items=begun(session, payload.items if memory is None else memory))
     return [fx.SubmitToStage(request=event.request, payload=payload)]
 
 

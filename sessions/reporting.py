@@ -10,6 +10,7 @@ from .draft import Draft
 from .ending import close, close_if_free, end_response, fail_response, not_taken
 from .feeding import accept, go_on, live, lose_units
 from .lifecycle import begin_close
+from .rebuilding import renews
 from .segments import LIMIT, MODEL_LISTENS, answer_next, tell_listening, yield_turn
 from .state import Response, Session
 
@@ -220,7 +221,7 @@ def _forgotten(draft: Draft, request: str, message: str) -> None:
 
 def resident_lost(draft: Draft) -> None:
     """The memory of a resident model is gone (K15): begin again if the model can render the history, else end."""
-    if draft.session.capabilities.supports_reencode_context:
+    if renews(draft.session, draft.plugins):
         renew(draft)
     else:
         begin_close(draft, "request_cleanup", control_id=None, expired=True)

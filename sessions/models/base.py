@@ -211,6 +211,15 @@ class SessionPlugin(Protocol):
         """Return the part of the heard conversation that the model is given (N9), with all bytes that it names."""
         ...
 
+    def rebuild(self, history: Sequence[Item]) -> tuple[Item, ...] | None:
+        """Return what the request of a resident model begins with, so that it knows a conversation again (N66).
+
+        `history` is all of it, as it was heard. None: its memory cannot be rendered again, or not of such a
+        conversation; a session that loses it ends (K15). The capability `supports_reencode_context` is exactly that
+        there is something for an empty history.
+        """
+        ...
+
     def pictures(self, groups: Sequence[tuple[SampleRef, ...]]) -> tuple[SampleRef, ...]:
         """Return the pictures of a turn that the model is given; a group came with one append each."""
         ...
@@ -276,8 +285,12 @@ class TurnModel(Struct, frozen=True, kw_only=True):
         return 16_000 if self.continuation is None else self.continuation
 
     def deployed(self, max_sessions: int) -> Capabilities:
-        """Return the capabilities, with the flag that says whether there is more than one session."""
-        return msgspec.structs.replace(self.capabilities, multi_session=max_sessions > 1)
+        """Return the capabilities, with the flags for several sessions and for a memory that can be rebuilt."""
+        return msgspec.structs.replace(
+            self.capabilities,
+            multi_session=max_sessions > 1,
+            supports_reencode_context=self.rebuild(()) is not None,
+        )
 
     def continuations(self, *, auto: bool) -> int:
         """Return 64 for a session that listens all the time, 8 for one of turns (G25, N40)."""
@@ -361,6 +374,10 @@ class TurnModel(Struct, frozen=True, kw_only=True):
     def prompt(self, config: SessionConfig, items: Sequence[Item]) -> tuple[Item, ...]:
         """Return the whole conversation; where the words of sound are known, they stand for it."""
         return tuple(worded(item) for item in items)
+
+    def rebuild(self, history: Sequence[Item]) -> tuple[Item, ...] | None:
+        """Return the whole conversation, if the record says that the model reads it."""
+        return tuple(history) if self.capabilities.supports_reencode_context else None
 
     def pictures(self, groups: Sequence[tuple[SampleRef, ...]]) -> tuple[SampleRef, ...]:
         """Return all of them, in the order in which they came."""

@@ -1,5 +1,6 @@
 """The matrix of what the models can do, and that every one keeps what all promise."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -7,6 +8,8 @@ import pytest
 
 from antiphon.events.audio import SampleRef
 from antiphon.events.config import Sampling, SessionConfig
+from antiphon.events.items import Item, Message, TextPart
+from antiphon.sessions.models.base import TurnModel
 from antiphon.sessions.plugins import REGISTRY
 
 from tests.rules import rule
@@ -38,6 +41,8 @@ MATRIX: dict[str, tuple[object, ...]] = {
     "tools": (0, 0, 5, 0, 0),
     "batches": (0, 0, 8, 0, 0),
     "recording": ("required", "refused", "unsupported", "optional", "unsupported"),
+    # What their memories are made of (units of sound, positions in a frame-locked stream) is in no log.
+    "rebuilds": (False, None, False, None, False),
     "sessions": (1, None, 1, None, 2),
 }
 
@@ -63,6 +68,7 @@ PAGE = {
     "images": "images as items",
     "tools": "tools",
     "recording": "reference audio",
+    "rebuilds": "outlives its memory",
     "sessions": "sessions of one engine",
 }
 """The rows of the page, by the names of the matrix."""
@@ -104,6 +110,7 @@ def column(name: str) -> dict[str, object]:
         "tools": plugin.max_tools,
         "batches": plugin.tool_batches,
         "recording": plugin.ref_audio,
+        "rebuilds": can.supports_reencode_context if can.core_resumable_request else None,
         "sessions": plugin.max_sessions,
     }
 
@@ -133,6 +140,33 @@ def test_more_than_one_session_is_what_is_deployed(name: str) -> None:
     assert not plugin.deployed(1).multi_session
     assert plugin.deployed(2).multi_session
     assert plugin.deployed(2) == plugin.deployed(99)
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+@rule("N66", "N3")
+def test_a_memory_is_rendered_again_exactly_by_those_that_say_so(name: str) -> None:
+    plugin = REGISTRY[name]
+    said = Message(id="i", role="user", content=(TextPart("Hello."),))
+    able = plugin.capabilities.supports_reencode_context
+    assert plugin.rebuild(()) == (() if able else None)
+    assert plugin.rebuild([said]) == ((said,) if able else None)
+    assert plugin.deployed(1).supports_reencode_context == able
+    assert able <= plugin.capabilities.core_resumable_request, "who has no memory loses none"
+
+
+class Unwilling(TurnModel, frozen=True, kw_only=True):
+    """Says that its memory can be rendered again, and does not do so."""
+
+    def rebuild(self, history: Sequence[Item]) -> tuple[Item, ...] | None:
+        return None
+
+
+@rule("N66")
+def test_what_is_advertised_is_what_the_hook_gives() -> None:
+    echo = REGISTRY["echo"].capabilities
+    assert echo.supports_reencode_context
+    unwilling = Unwilling(name="echo", version="1", capabilities=echo)
+    assert not unwilling.deployed(1).supports_reencode_context
 
 
 @pytest.mark.parametrize("name", REGISTRY)
