@@ -1,5 +1,6 @@
 """What every test shares: asyncio on uvloop for async tests, and reproducible property tests."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -21,6 +22,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A mark that names no rule would hold nothing: the run stops."""
     if faults := unknown(marked(items), catalogue()):
         raise pytest.UsageError("\n".join(faults))
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now lives to the end: the collector need not look at it every time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """The options that only some models know: read from the client's JSON into a typed record, or refused by name."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import TypeVar
 
 import msgspec
@@ -26,7 +27,7 @@ def read(extras: Mapping[str, JsonText], shape: type[T], codes: Mapping[str, str
         Refusal: a value is of the wrong type or out of its bounds.
     """
     values: dict[str, object] = {}
-    for field in msgspec.structs.fields(shape):
+    for field in _fields(shape):
         text = extras.get(field.encode_name)
         if text is None:
             continue
@@ -37,6 +38,12 @@ def read(extras: Mapping[str, JsonText], shape: type[T], codes: Mapping[str, str
             key = field.encode_name
             refuse(code, f"The option {key!r} cannot be like that: {error}.", f"{PARAM}.{key}", "value")
     return shape(**values)
+
+
+@cache
+def _fields(shape: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Return what a record has; msgspec finds it out anew each time, which takes longer than all the rest."""
+    return msgspec.structs.fields(shape)
 
 
 def _decoded(text: JsonText, kind: object) -> object:

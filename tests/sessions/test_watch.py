@@ -42,12 +42,12 @@ def watched(plant: Plant | None, kind: type[ev.Event]) -> str:
     watch, session = Watch(), core.new()
     planted = False
     for transaction in story().log:
-        before = look(session)
+        before = look(session, core.dump(session))
         core.fold([transaction], session)
         if plant is not None and not planted and any(isinstance(event, kind) for event in transaction.events):
             transaction, planted = plant(session, transaction), True
             try:
-                watch.work.step(before.data, session, transaction)
+                watch.work.step(before.state, session, transaction)
             except AssertionError as found:
                 return str(found)
             return ""
@@ -210,7 +210,7 @@ def test_units_of_silence_are_counted_and_keep_their_distance() -> None:
         session.input.stream.continuation = replace(going, due=at - late_ms * 1000)
         unit = replace(taken, seq=watch.fed.get(taken.request, 0) + 1)
         transaction = Transaction(seq=1, term=1, at=at, command=cmd.Tick(), events=(unit,))
-        watch.step(core.dump(session), session, transaction)
+        watch.step(core.load(core.dump(session)), session, transaction)
 
     for n in range(64):
         give(80 * n)

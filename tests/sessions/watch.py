@@ -40,9 +40,10 @@ class Spoken(Struct):
 
 
 class Before(Struct, frozen=True):
-    """What is remembered of the state before a transaction."""
+    """What is remembered of the state before a transaction: as bytes, as a copy, and what is often asked for."""
 
     data: bytes
+    state: core.Session
     epoch: int
     turn: int
     commits: int
@@ -59,10 +60,11 @@ class Before(Struct, frozen=True):
     requests: dict[str, RequestPhase]
 
 
-def look(session: core.Session) -> Before:
-    """Remember the state before a transaction."""
+def look(session: core.Session, data: bytes) -> Before:
+    """Remember the state before a transaction, which `data` holds as a whole."""
     return Before(
-        data=core.dump(session),
+        data=data,
+        state=core.load(data),
         epoch=session.epoch,
         turn=session.turn.turn,
         commits=session.turn.commits,
@@ -98,6 +100,8 @@ class Watch(Struct):
     first_detach: int | None = None
     grace_end: int | None = None
     steps: int = 0
+    seen: bytes = b""
+    """The session behind the last step."""
     units: Units = field(default_factory=Units)
     work: WatchWork = field(default_factory=WatchWork)
 
@@ -119,9 +123,10 @@ class Watch(Struct):
         self._codes(transaction)
         self._conversation(session)
         self._playback(before, session, transaction)
-        self._requests(session, transaction)
-        self.work.step(before.data, session, transaction)
-        self._cleanup(before, session, transaction)
+        effects = [effect for event in transaction.events for effect in core.react(session, event)]
+        self._requests(session, transaction, effects)
+        self.work.step(before.state, session, transaction)
+        self._cleanup(before, session, transaction, effects)
 
     # -- P1, P50, P54 ----------------------------------------------------------------------------------------
 
@@ -132,7 +137,8 @@ class Watch(Struct):
         if self.steps % 16 == 0:
             self.twin = core.load(core.dump(self.twin))
         core.fold([read], self.twin)
-        assert core.dump(self.twin) == core.dump(session), "P1: the fold is another state"
+        self.seen = core.dump(session)
+        assert core.dump(self.twin) == self.seen, "P1: the fold is another state"
 
     def _number(self, event: ev.AnyEvent) -> None:
         if not isinstance(event, ev.PublicEvent):
@@ -445,13 +451,13 @@ class Watch(Struct):
         kinds = {type(event) for event in transaction.events}
         if not kinds <= {ev.ErrorReported, ev.CommandSequenced, ev.AttachmentConfirmed}:
             return
-        old, new = core.load(before.data), core.load(core.dump(session))
+        old = core.load(before.data)
         if kinds & {ev.CommandSequenced}:
-            old.lease.client_seq = new.lease.client_seq
+            old.lease.client_seq = session.lease.client_seq
         if kinds & {ev.AttachmentConfirmed}:
             old.lease.phase, old.lease.confirm_by, old.lease.previous_token = "serving", None, None
-        old.now, old.next_number = new.now, new.next_number
-        assert old == new, "P32: a refusal changed something"
+        old.now, old.next_number = session.now, session.next_number
+        assert old == session, "P32: a refusal changed something"
 
     # -- conversation and playback: P38, P39, P41 ------------------------------------------------------------
 
@@ -523,11 +529,9 @@ class Watch(Struct):
 
     # -- requests: P4, P13 -----------------------------------------------------------------------------------
 
-    def _requests(self, session: core.Session, transaction: Transaction) -> None:
+    def _requests(self, session: core.Session, transaction: Transaction, effects: list[fx.AnyEffect]) -> None:
         names = {type(event) for event in transaction.events}
-        for event in transaction.events:
-            for effect in core.react(session, event):
-                assert msgspec.json.encode(effect)
+        assert all(msgspec.json.encode(effect) for effect in effects)
         working = [response.request for response in session.open_responses]
         assert len(set(working)) == len(working), "H5: two answers are made by one request"
         turns = [name for name, known in session.requests.items() if known.phase in LIVE and known.response_id]
@@ -547,11 +551,12 @@ class Watch(Struct):
 
     # -- clean-ups: A18, K20, M12, P13, P56 ------------------------------------------------------------------
 
-    def _cleanup(self, before: Before, session: core.Session, transaction: Transaction) -> None:
+    def _cleanup(
+        self, before: Before, session: core.Session, transaction: Transaction, effects: list[fx.AnyEffect]
+    ) -> None:
         asked = [
             name
-            for event in transaction.events
-            for effect in core.react(session, event)
+            for effect in effects
             if isinstance(effect, fx.AbortRequests | fx.ReleaseRequests)
             for name in effect.requests
         ]

@@ -7,15 +7,17 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import given
+from hypothesis import strategies as st
 
 from antiphon.engine.published import published
 from antiphon.events import events as ev
 from antiphon.events.log import Transaction
 from antiphon.transport.wire_out import Reader, project
 
-from tests.rules import rule as holds
+from tests.rules import rule
 from tests.sessions.test_properties import SessionMachine
+from tests.stories import tell
 
 LETTERS = {
     "response.created": "C",
@@ -101,8 +103,10 @@ class WireMachine(SessionMachine):
             check(seen(self.world.log))
 
 
-TestGrammar = holds("G9", "G10", "G20", "P16", "P17", "P19")(WireMachine.TestCase)
-TestGrammar.settings = settings(max_examples=settings().max_examples, stateful_step_count=50)
+@rule("G9", "G10", "G20", "P16", "P17", "P19")
+@given(data=st.data())
+def test_any_session_is_seen_by_the_grammar(data: st.DataObject) -> None:
+    tell(WireMachine, data, steps=50)
 
 
 def message(kind: str, **fields: object) -> dict[str, Any]:
