@@ -3,6 +3,7 @@
 from random import Random
 from typing import Literal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -500,3 +501,20 @@ def test_deleting_an_answer_forgets_what_was_heard_of_it() -> None:
     world.do(cmd.DeleteItem(attachment=1, item_id=f"item_{response_id}"))
     assert error(world.ack(10, response_id=response_id)) == "playback_item_not_found"
     assert world.session.playouts == {}
+
+
+@rule("I2", "I16")
+@pytest.mark.parametrize("ended", [False, True])
+def test_i2_a_text_is_not_cut_by_a_truncating_acknowledgement(ended: bool) -> None:
+    """It has no sound that anybody could have stopped to hear."""
+    world = World(modalities=("text",))
+    response_id = world.begin()
+    world.produce(TEXT)
+    if ended:
+        world.finish()
+    told = only(world.ack(0, response_id=response_id, truncate=True), ev.PlaybackAcknowledged)
+    assert not told.truncate
+    if not ended:
+        world.finish()
+    assert world.heard() == [TEXT]
+    assert world.shown(f"item_{response_id}") == TEXT
