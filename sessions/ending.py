@@ -5,6 +5,7 @@ from antiphon.events.items import AudioPart, Message, TextPart
 from antiphon.events.metrics import Latency, StageCost, Usage
 
 from .draft import Draft
+from .fold_calls import given_early
 from .fold_talk import shortened
 from .measuring import added, shows_costs, spent
 from .phases import LEFT, LIVE
@@ -63,6 +64,16 @@ def end_response(
             latency=_latency(response),
         )
     )
+    if status == "completed" and given_early(session, response.calls):
+        _go_on(draft)
+
+
+def _go_on(draft: Draft) -> None:
+    """Outputs of functions came before the response that called for them had ended: an answer to them is due now,
+    if no other is awaited (WIRE 7.4). A model that listens all the time goes on by itself."""
+    session = draft.session
+    if session.turn.absorbs and not session.auto:
+        draft.emit(ev.AnswerDeferred())
 
 
 def not_taken(code: str, message: str) -> ev.Failure:

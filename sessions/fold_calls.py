@@ -76,18 +76,33 @@ def call_ended(session: Session, event: ev.CallEnded) -> None:
 def response_called(session: Session, event: ev.ResponseEnded, *, active: bool) -> None:
     """Keep what a response that ended called for: the outputs of its calls are awaited from here on.
 
-    Of an older answer they are awaited with those of the newer one beside which it drained (H11).
+    Of an older answer they are awaited with those of the newer one beside which it drained (H11). An output that
+    came while the response was still open is not awaited any more.
     """
     if event.cut is not None:
         session.conversation.entries[event.cut.id] = Entry(event.cut)
     if event.calls and event.status == "completed":
-        turn, own = session.turn, tuple(call.call_id for call in event.calls)
+        turn, own = session.turn, _without_output(session, event.calls)
         if not active:
             turn.awaited += own
             turn.beside += own if session.response is not None else ()
         else:
             turn.awaited = (*(call_id for call_id in turn.awaited if call_id in turn.beside), *own)
             turn.beside, turn.answered = (), False
+        if given_early(session, event.calls):
+            turn.answered, turn.early = True, ()
+            turn.absorbs = continues(session)
+
+
+def _without_output(session: Session, calls: tuple[FunctionCall, ...]) -> tuple[str, ...]:
+    known = (entry.item for entry in session.conversation.entries.values())
+    there = {item.call_id for item in known if isinstance(item, FunctionOutput)}
+    return tuple(call.call_id for call in calls if call.call_id not in there)
+
+
+def given_early(session: Session, calls: tuple[FunctionCall, ...]) -> bool:
+    """Return whether an output of one of these calls came before their response ended, and nothing answered it."""
+    return any(call.call_id in session.turn.early for call in calls)
 
 
 def output_given(session: Session, item: Item) -> None:
@@ -99,6 +114,8 @@ def output_given(session: Session, item: Item) -> None:
     if item.call_id in turn.awaited:
         turn.answered = True
         _no_more(session, item.call_id)
+    elif any(item.call_id == call.call_id for response in session.open_responses for call in response.calls):
+        turn.early += (item.call_id,)
 
 
 def call_deleted(session: Session, item: Item) -> None:

@@ -95,7 +95,7 @@ def response_created(session: Session, event: ev.ResponseCreated) -> None:
     session.turn.state = "assistant_generating"
     if session.auto or not event.unasked:
         _answered(session)
-        session.turn.due = ()
+        session.turn.due = session.turn.early = ()
 
 
 def options_reserved(session: Session, event: ev.OptionsReserved) -> None:

@@ -94,6 +94,8 @@ class Turn(Struct):
     """Those of them that belong to answers which drained while a newer one was made (H7)."""
     answered: bool = False
     """Some output of these calls has come."""
+    early: tuple[str, ...] = ()
+    """Calls of open responses that have their output already, which no answer has seen yet."""
     absorbs: bool = False
     """The session answered function outputs by itself: the client's request for that answer is still to come."""
 

@@ -14,7 +14,7 @@ from antiphon.sessions.state import KEPT_CALLS
 from antiphon.sessions.view import prompt
 
 from tests.rules import rule
-from tests.sessions.world import World, error, kinds, only
+from tests.sessions.world import OVERLAPPING, World, error, kinds, only
 
 
 def calls(world: World) -> list[FunctionCall]:
@@ -349,6 +349,86 @@ def test_an_output_that_nobody_waits_for_is_answered_by_nobody() -> None:
     world.item(FunctionCall(id="", call_id="told", name="look", arguments="{}"))
     assert "ResponseCreated" in kinds(world.give_output("c1"))
     assert kinds(world.give_output("told")) == ["ItemCreated"]
+
+
+class TestAnOutputThatComesEarly:
+    """WIRE 7.4: a client answers each call as soon as it is complete, while the response that made it goes on."""
+
+    def begun(self, *, auto: bool = True, plugin: str = "cascade") -> tuple[World, str]:
+        world = World(auto=auto, plugin=plugin)
+        world.begin()
+        request = world.request
+        world.call("look", call_id="c1")
+        assert kinds(world.give_output("c1")) == ["ItemCreated"]
+        return world, request
+
+    @rule("J10", "J11")
+    def test_the_session_goes_on_when_the_response_ends(self) -> None:
+        world, request = self.begun()
+        events = world.finish(request)
+        assert kinds(events)[-3:] == ["AnswerDeferred", "ResponseCreated", "RequestSubmitted"]
+        assert (world.session.turn.awaited, world.session.turn.early) == ((), ())
+        assert error(world.give_output("c1")) == "invalid_function_call_output"
+        assert kinds(world.respond()) == ["CreationAbsorbed"]
+
+    @rule("J10", "J11")
+    def test_or_when_the_last_one_comes(self) -> None:
+        world, request = self.begun()
+        world.call("look", call_id="c2", index=1)
+        assert "ResponseCreated" not in kinds(world.finish(request))
+        assert world.session.turn.awaited == ("c2",)
+        assert kinds(world.give_output("c2")) == ["ItemCreated", "ResponseCreated", "RequestSubmitted"]
+
+    def test_or_when_the_last_one_without_an_output_is_deleted(self) -> None:
+        world, request = self.begun()
+        world.call("look", call_id="c2", index=1)
+        world.finish(request)
+        deleted = world.do(cmd.DeleteItem(attachment=1, item_id=calls(world)[1].id))
+        assert kinds(deleted) == ["ItemDeleted", "ResponseCreated", "RequestSubmitted"]
+
+    def test_without_auto_response_the_client_asks(self) -> None:
+        world, request = self.begun(auto=False)
+        assert "ResponseCreated" not in kinds(world.finish(request))
+        assert "ResponseCreated" in kinds(world.respond())
+
+    def test_an_output_that_is_deleted_again_is_awaited_like_any(self) -> None:
+        world, request = self.begun()
+        world.do(cmd.DeleteItem(attachment=1, item_id=world.session.conversation.order[-1]))
+        assert "ResponseCreated" not in kinds(world.finish(request))
+        assert kinds(world.give_output("c1")) == ["ItemCreated", "ResponseCreated", "RequestSubmitted"]
+
+    @pytest.mark.parametrize("how", ["cancel", "fail"])
+    def test_of_an_answer_that_was_cut_or_failed_nobody_goes_on(self, how: str) -> None:
+        world, request = self.begun()
+        events = world.cancel() if how == "cancel" else world.fail(request)
+        assert not {"ResponseCreated", "AnswerDeferred"} & set(kinds(events))
+        assert "ResponseCreated" in kinds(world.respond())
+        assert world.session.turn.early == ()
+
+    @rule("H11")
+    def test_an_answer_that_began_beside_it_has_seen_it(self) -> None:
+        world = World(plugins=OVERLAPPING, auto=True)
+        world.append(20)
+        world.commit()
+        first = world.request
+        world.call("look", call_id="c1")
+        world.end_inner()
+        world.give_output("c1")
+        world.append(20)
+        world.commit()
+        second = world.request
+        assert "AnswerDeferred" not in kinds(world.finish(first))
+        assert "ResponseCreated" not in kinds(world.finish(second))
+
+    def test_a_model_that_listens_all_the_time_is_woken_as_ever(self) -> None:
+        world = World(auto=True, plugin="echo")
+        world.append(20)
+        world.accept()
+        world.call("look", call_id="c1", request=world.resident)
+        world.give_output("c1")
+        events = world.decide("end_of_turn")
+        assert "ResponseEnded" in kinds(events)
+        assert not {"ResponseCreated", "AnswerDeferred"} & set(kinds(events))
 
 
 class TestADeletedCall:

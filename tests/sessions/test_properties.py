@@ -503,10 +503,17 @@ class SessionMachine(stories.Machine):
         ms=st.sampled_from([0, 3_000]),
         kind=st.sampled_from([None, cmd.ClearInput, cmd.CancelInput, cmd.BargeIn, cmd.ClearOutput, cmd.DeleteItem]),
         late=st.booleans(),
+        early=st.booleans(),
     )
     @precondition(connected)
     def use_tools(
-        self, data: st.DataObject, count: int, ms: int, kind: type[cmd.ClientCommand] | None, late: bool
+        self,
+        data: st.DataObject,
+        count: int,
+        ms: int,
+        kind: type[cmd.ClientCommand] | None,
+        late: bool,
+        early: bool,
     ) -> None:
         """Let an answer call for something, give the outputs, and stop or forget something in between."""
         world = self.world
@@ -516,6 +523,10 @@ class SessionMachine(stories.Machine):
             return
         for index in range(count):
             self.give(cmd.StageCalled(request=request, index=index, name="look", arguments="{}", final=True))
+        made = world.session.response.calls[:1] if early and world.session.response is not None else ()
+        for call in made:
+            output = FunctionOutput(id="", call_id=call.call_id, output="0")
+            self.give(cmd.CreateItem(attachment=world.attachment, item=output))
         self.give(cmd.StageFinished(request=request))
         calls = list(world.session.turn.awaited)
         for call_id in calls[1:] if kind is cmd.DeleteItem else calls:

@@ -9,7 +9,7 @@ from antiphon.events import events as ev
 from antiphon.events import ids
 from antiphon.events.config import SessionConfig, overlap_policy
 from antiphon.events.errors import CODES
-from antiphon.events.items import FunctionCall, Message
+from antiphon.events.items import FunctionCall, FunctionOutput, Message
 from antiphon.events.log import Transaction, canonical, decode, encode
 from antiphon.sessions import core
 from antiphon.sessions.phases import LEFT, LIVE, RequestPhase
@@ -419,7 +419,7 @@ class Watch(Struct):
         if session.phase == "open" and turn.deferred and session.lease.attached:
             answered = session.response is not None
             assert answered or waits_until(session) is not None, "P37: a turn waits for ever"
-        if ev.ResponseEnded in kinds and turn.deferred and ev.HoldEnded not in kinds:
+        if ev.ResponseEnded in kinds and turn.deferred and not {ev.HoldEnded, ev.AnswerDeferred} & {*kinds}:
             assert core.load(before.data).turn.deferred, "F23"
 
     def _absorbing(self, before: Before, session: core.Session, transaction: Transaction) -> None:
@@ -428,6 +428,10 @@ class Watch(Struct):
             isinstance(event, ev.ResponseCreated) and event.head.conversation_id is not None
             for event in transaction.events
         )
+        if session.turn.awaited:
+            known = (entry.item for entry in session.conversation.entries.values())
+            there = {item.call_id for item in known if isinstance(item, FunctionOutput)}
+            assert not there & {*session.turn.awaited}, "WIRE 7.4: waits for what is there"
         if session.turn.absorbs and not before.absorbs:
             self.given = False
         self.given = self.given or created

@@ -146,7 +146,8 @@ class WatchWork(Struct):
                 continue
             self.announced[event.head.id] = len(self.turns) + self._commits(transaction, event)
             if isinstance(command, cmd.StageReport) and not isinstance(command, MADE_BY_REPORTS):
-                assert before.turn.deferred or waited, "P24: a mere report opened a response"
+                due = before.turn.deferred or before.turn.early
+                assert due or waited, "P24: a mere report opened a response"
             if isinstance(command, cmd.StageProduced):
                 assert command.text or command.size or waited, "P24: nothing was said"
             if event.options == cmd.ResponseOptions() and not waited:
