@@ -53,6 +53,9 @@ from .window import SoundWindow
 RUN_AHEAD = 256
 """Transactions decided and not yet durable, after which the inbox has to wait (DESIGN 4)."""
 
+STEP_US = 2_000
+"""How long a runner decides in one go before others get their turn."""
+
 CROWDED = 4096
 CALM = 512
 """Commands that wait: with so many, the stages are asked to wait too, until only so few are left (DESIGN 6)."""
@@ -132,6 +135,8 @@ class Runner:
         """A deadline for which a tick decided nothing: asking again at once would only spin."""
         self._snapshot_seq = head
         self._snapshot_due = False
+        self._upcoming: tuple[int, SessionConfig] | None = None
+        """What `upcoming` was behind which transaction: it is asked for with every append."""
         self._deciding: Item | None = None
         self._closing = session.closing is not None
         self._dead = False
@@ -140,7 +145,9 @@ class Runner:
     @property
     def upcoming(self) -> SessionConfig:
         """The configuration for what is sent now: the one in force, with the updates that wait in the session."""
-        return core.upcoming(self.session, self._plugins)
+        if self._upcoming is None or self._upcoming[0] != self.head:
+            self._upcoming = (self.head, core.upcoming(self.session, self._plugins))
+        return self._upcoming[1]
 
     # -- the inbox -------------------------------------------------------------------------------------------
 
@@ -241,10 +248,13 @@ class Runner:
 
     def _take_all(self) -> None:
         """Take what is there, and what that causes: an inline stage's answer shares its question's commit."""
+        until = self._clock.monotonic_us() + STEP_US
         for _ in range(RUN_AHEAD):
             if not self._may_take():
                 break
             self._take(self.inbox.take())
+            if self._clock.monotonic_us() >= until:
+                break
         if self.crowded and self.inbox.others <= CALM:
             self._crowd(False)
 

@@ -12,11 +12,15 @@ from antiphon.events.items import FunctionOutput, pieces
 
 from . import conversing, listening
 from .draft import Draft
+from .ending import newest_answer
 from .refusal import Refusal, refuse
 from .state import Session
 
 HELD = 512
 """Commands that may wait in one session."""
+
+HELD_UPDATES = 32
+"""Updates among them: whatever is sent behind them is understood as all of them ask."""
 
 _BEHIND = (
     cmd.AppendAudio,
@@ -61,9 +65,13 @@ def hold(draft: Draft, command: cmd.ClientCommand) -> None:
     assert isinstance(command, _BEHIND), "only these wait"
     session = draft.session
     held = session.input.stream.held
-    commits = sum(isinstance(other.command, cmd.CommitInput) for other in held)
-    full = isinstance(command, cmd.CommitInput) and commits >= session.limits.pending_commits
-    if full or len(held) >= HELD:
+    most = HELD
+    if isinstance(command, cmd.CommitInput):
+        most = session.limits.pending_commits
+    elif isinstance(command, cmd.UpdateSession):
+        most = HELD_UPDATES
+    alike = sum(type(other.command) is type(command) for other in held)
+    if alike >= most or len(held) >= HELD:
         refuse("input_backpressure", "Too much waits for the model to take sound; try again later.")
     refs: tuple[SampleRef, ...] = ()
     if isinstance(command, cmd.AppendAudio):
@@ -106,7 +114,7 @@ def cut_in(draft: Draft, command: cmd.ClientCommand, handlers: Handlers) -> bool
 
     Return False, and draft nothing, if it does not: then it has its place behind them, or passes.
     """
-    if not isinstance(command, _CUTTING):
+    if not isinstance(command, _CUTTING) or not _might_cut(draft.session, command):
         return False
     flying = {unit.taken.request for unit in draft.session.input.stream.in_flight}
     attempt = draft.attempt()
@@ -123,6 +131,30 @@ def cut_in(draft: Draft, command: cmd.ClientCommand, handlers: Handlers) -> bool
             draft.adopt(attempt)
             return True
     return False
+
+
+def _might_cut(session: Session, command: cmd.ClientCommand) -> bool:
+    """Return whether it is worth to see what a command does behind what waits: that takes time for all of it.
+
+    Sound for which there is no room is refused, whatever it would do.
+    """
+    held = session.input.stream.held
+    if isinstance(command, cmd.AppendAudio) and len(held) >= HELD:
+        return False
+    if isinstance(command, cmd.BargeIn):
+        return session.capabilities.supports_barge_in
+    if isinstance(command, cmd.CancelInput) or newest_answer(session) is not None:
+        return True
+    return any(_may_be_answered(other.command) for other in held)
+
+
+def _may_be_answered(command: cmd.Command) -> bool:
+    """Return whether an answer may open because of a command that waits."""
+    if isinstance(command, cmd.AppendAudio):
+        return bool(command.scores)  # a detector may find the end of a turn in it
+    if isinstance(command, cmd.CreateItem):
+        return isinstance(command.item, FunctionOutput)
+    return isinstance(command, cmd.CommitInput | cmd.CreateResponse | cmd.DeleteItem)
 
 
 def _waits(session: Session, held: ev.CommandHeld) -> bool:

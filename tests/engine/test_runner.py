@@ -7,6 +7,7 @@ import anyio.lowlevel
 import pytest
 
 from antiphon.engine.attachment import REFUSALS_BURST, Attachment
+from antiphon.engine.clock import VirtualClock
 from antiphon.engine.cursor import Cursor
 from antiphon.engine.errors import Refused
 from antiphon.engine.hosts import MAILBOX, ThreadHost
@@ -29,6 +30,7 @@ from antiphon.events.commands import (
     StageReleased,
     StageSegmentFinished,
     Tick,
+    UpdateSession,
 )
 from antiphon.events.config import ConfigPatch
 from antiphon.events.events import (
@@ -436,3 +438,42 @@ async def test_a_refusal_for_want_of_decision_waits_for_what_it_rests_on() -> No
             assert answers == []
             here.log.release()
         assert answers == ["resumed", "invalid_resume_token"]
+
+
+class TiringClock(VirtualClock):
+    """A clock on which every look takes a tenth of a millisecond."""
+
+    def monotonic_us(self) -> int:
+        self._now += 100
+        return self._now
+
+
+@rule("P58", "P57")
+async def test_what_one_session_sends_leaves_the_others_their_turn() -> None:
+    """A flood is worked off in steps of about 2 ms: nobody else waits for the end of it."""
+    async with world(clock=TiringClock()) as here:
+        loud = await here.hub.open(opening("loud"))
+        quiet = await here.hub.open(opening("quiet"))
+        for _ in range(RUN_AHEAD):
+            loud.send(Heartbeat(attachment=1))
+        quiet.send(Heartbeat(attachment=1))
+        mine = runner(here, loud.session)
+        for _ in range(20):
+            if runner(here, quiet.session).commands > 1:
+                break
+            await anyio.lowlevel.checkpoint()
+        assert runner(here, quiet.session).commands == 2
+        assert mine.backlog > RUN_AHEAD // 2
+        await settle(RUN_AHEAD)
+        assert len(await here.commands(loud.session, Heartbeat)) == RUN_AHEAD
+
+
+@rule("L9", "E38")
+async def test_what_is_sent_is_understood_as_the_last_update_says() -> None:
+    async with world() as here:
+        attachment = await here.hub.open(opening())
+        mine = runner(here, attachment.session)
+        assert mine.upcoming is mine.upcoming
+        attachment.send(UpdateSession(attachment=1, patch=ConfigPatch(instructions="Be brief.")))
+        await settle()
+        assert mine.upcoming.instructions == "Be brief."

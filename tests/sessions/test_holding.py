@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from antiphon.events import commands as cmd
@@ -10,7 +11,7 @@ from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.config import ConfigPatch, Limits
 from antiphon.events.items import AudioPart, FunctionCall, FunctionOutput, Message, TextPart
 from antiphon.sessions import core
-from antiphon.sessions.holding import HELD
+from antiphon.sessions.holding import HELD, HELD_UPDATES
 
 from tests.rules import rule
 from tests.sessions.test_units import UNIT, able, listening, places, turns, units
@@ -367,6 +368,68 @@ def test_the_number_of_commands_that_wait_is_bounded() -> None:
     assert kinds(world.do(cmd.Heartbeat(attachment=1))) == ["SessionTouched"], "what need not wait is decided"
     world.accept()
     assert world.session.input.stream.held == []
+
+
+@rule("E14", "E38", "L1")
+def test_the_number_of_updates_that_wait_is_bounded_more_closely() -> None:
+    """All that is sent behind them is understood as they ask, so each of them makes everything behind it dearer."""
+    world = listening()
+    world.append(5)
+    for number in range(HELD_UPDATES):
+        assert kinds(world.do(update(str(number), f"Be {number}."))) == ["CommandHeld"]
+    assert told(world.do(update("one too many"))) == [("input_backpressure", "one too many")]
+    assert kinds(world.append(1)) == ["CommandHeld"]
+    world.accept()
+    assert world.session.config.instructions == f"Be {HELD_UPDATES - 1}."
+
+
+@rule("E14", "E12", "P58")
+def test_sound_for_which_there_is_no_room_does_not_cut_in() -> None:
+    world = World(plugin="echo", auto=True, capabilities=able(), vad=QUICK_VAD)
+    world.append(5, score=0)
+    world.accept()
+    response_id = only(world.produce("Well, ", 500, world.resident), ev.ResponseCreated).head.id
+    world.append(5, score=0)
+    world.do(update("a"))
+    for _ in range(HELD - 1):
+        world.do(cmd.ClearInput(attachment=1))
+    assert error(world.append(5, score=900)) == "input_backpressure"
+    assert len(world.session.input.stream.held) == HELD
+    events = world.cancel(response_id)
+    assert "Interrupted" in kinds(events), "what cancels needs no room"
+    assert world.session.input.stream.held == []
+
+
+@rule("E38", "P58", "G31")
+@pytest.mark.parametrize(
+    ("waits", "ends"),
+    [
+        (cmd.ClearInput(attachment=1), False),
+        (cmd.CreateItem(attachment=1, item=written("Hello?")), False),
+        (cmd.AppendAudio(attachment=1, size=FRAME, wire_bytes=FRAME, speech=True), False),
+        (cmd.CreateResponse(attachment=1), True),
+    ],
+)
+def test_a_cancel_looks_behind_what_waits_if_an_answer_may_open_there(waits: cmd.ClientCommand, ends: bool) -> None:
+    """To see what waits carried out takes time for all of it, and a client can ask for that again and again."""
+    world = World(plugin="echo", auto=True, capabilities=able())
+    world.append(5, speech=False)
+    world.say("How are you?")
+    world.do(update("a"))
+    assert kinds(world.do(waits)) == ["CommandHeld"]
+    events = world.cancel()
+    assert ("Interrupted" in kinds(events)) == ends
+    assert (kinds(events) == ["ErrorReported"]) != ends
+
+
+@rule("E38", "F14")
+def test_a_model_that_cannot_be_interrupted_is_not_asked_what_an_interruption_would_do() -> None:
+    deaf = msgspec.structs.replace(able(), supports_barge_in=False)
+    world = World(plugin="echo", auto=True, capabilities=deaf)
+    world.append(5)
+    world.do(commit("a"))
+    assert error(world.barge_in()) == "barge_in_unsupported"
+    assert len(world.session.input.stream.held) == 1
 
 
 @rule("E15", "M9", "P55")
