@@ -84,9 +84,15 @@ def _check_options(draft: Draft, options: cmd.ResponseOptions) -> None:
     session = draft.session
     if session.capabilities.implementation_level == "model_native_duplex":
         _check_native(options)
+    named: set[str] = set()
     for item in options.input or ():
-        if isinstance(item, ItemReference) and item.id not in session.conversation.entries:
+        if not isinstance(item, ItemReference):
+            continue
+        if item.id not in session.conversation.entries:
             refuse("item_not_found", f"There is no item {item.id[:64]!r} to refer to.", "response.input", "value")
+        if item.id in named:  # a name costs nothing, what it stands for may be minutes of sound
+            refuse("bad_event", f"The item {item.id[:64]!r} is named twice.", "response.input", "value")
+        named.add(item.id)
     config = with_options(session.config, options)
     if config.tool_choice == '"required"' and config.tools == "[]":
         refuse("bad_event", "A call is required, and there are no tools.", "response.tool_choice", "value")

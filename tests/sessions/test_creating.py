@@ -359,6 +359,19 @@ def test_a_reference_to_nothing_is_refused() -> None:
     assert (refused.code, refused.param) == ("item_not_found", "response.input")
 
 
+@rule("G5")
+@pytest.mark.parametrize("remember", [True, False])
+def test_an_item_is_named_once(remember: bool) -> None:
+    """A name has a few bytes; what it stands for, which may be minutes of sound, is read each time."""
+    world = World()
+    world.say("Hello.", "a")
+    world.say("Hello?", "b")
+    twice = tuple(map(ItemReference, ("a", "b", "a")))
+    refused = only(world.respond(cmd.ResponseOptions(input=twice, remember=remember)), ev.ErrorReported)
+    assert (refused.code, refused.param, refused.detail) == ("bad_event", "response.input", "value")
+    assert shown(world, world.respond(cmd.ResponseOptions(input=twice[:2], remember=remember))) == ["a", "b"]
+
+
 # -- out of band (WIRE 2.6, G5) ------------------------------------------------------------------------------
 
 ASIDE = cmd.ResponseOptions(remember=False)
