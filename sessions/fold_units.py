@@ -98,8 +98,9 @@ def let_go(session: Session) -> None:
 
 def unsaid(session: Session, sound: SampleRef) -> None:
     """Forget sound that was committed and not handed over: its turn is deleted."""
-    queue = session.input.stream.queue
-    queue[:] = [span for span in queue if not sound.start <= span.start < sound.end]
+    stream = session.input.stream
+    stream.queue = [span for span in stream.queue if not sound.start <= span.start < sound.end]
+    stream.weigh()
 
 
 def _forget(spans: list[Span], groups: list[Group]) -> None:
