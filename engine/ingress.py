@@ -129,6 +129,8 @@ class Ingress:
         self._waiting_bytes = 0
         self._deaf = False
         """Whether the client was told that nothing here can tell whether it speaks."""
+        self._failing = False
+        """Whether it was told that this failed, and it has not worked since."""
 
     @property
     def reserved(self) -> int:
@@ -353,7 +355,11 @@ class Ingress:
             if scores.failed:
                 loud = level(sound) >= self._runner.upcoming.overlap_silence_rms
                 slot.command = replace(command, scored=False, speech=loud)
-                refuse(Refused("server_vad_unavailable", "Voice activity cannot be told."), command.event_id, None)
+                if not self._failing:
+                    failure = Refused("server_vad_unavailable", "Voice activity cannot be told.")
+                    refuse(failure, command.event_id, None)
+            if scores.failed or scores.values:
+                self._failing = scores.failed
             self._pump()
 
         def done(scores: Scores) -> None:

@@ -241,6 +241,19 @@ async def test_a_scorer_that_fails_is_told_and_the_sound_is_kept() -> None:
         assert (event.scored, event.speech) == (False, False)
 
 
+@rule("F10")
+async def test_a_scorer_that_goes_on_to_fail_is_told_once_until_it_works_again() -> None:
+    scoring = Slow()
+    async with world(scorer=scoring) as here:
+        attachment = await here.hub.open(opening(patch=ConfigPatch(turn_detection=TurnDetection())))
+        for failed in (True, True, False, True):
+            attachment.append(AppendRequest(data=bytes(FRAME_BYTES)))
+            scoring.answer(0, failed=failed)
+            await settle()
+        assert await codes(here, attachment.session) == ["server_vad_unavailable"] * 2
+        assert [event.scored for event in await received(here, attachment.session)] == [False, False, True, False]
+
+
 @rule("E13")
 async def test_every_wire_byte_is_given_back_exactly_once() -> None:
     scoring = Slow()
