@@ -9,6 +9,10 @@ from hypothesis import HealthCheck, settings
 
 from tests.rules import catalogue, marked, unknown
 
+# Before anybody imports numpy: its threads wait by spinning, and beside other tests, on a few cores, several take
+# three times as long as one.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # `suite` gives the same examples on every run, so that a red run is red for everybody. `explore` looks for
