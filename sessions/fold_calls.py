@@ -120,8 +120,11 @@ def output_given(session: Session, item: Item) -> None:
 
 def call_deleted(session: Session, item: Item) -> None:
     """A call that is gone is not awaited any more; the outputs of the others may then be all."""
-    if isinstance(item, FunctionCall) and item.call_id in session.turn.awaited:
+    turn = session.turn
+    if isinstance(item, FunctionCall) and item.call_id in turn.awaited:
         _no_more(session, item.call_id)
+    elif isinstance(item, FunctionOutput):
+        turn.early = tuple(call_id for call_id in turn.early if call_id != item.call_id)
 
 
 def _no_more(session: Session, call_id: str) -> None:

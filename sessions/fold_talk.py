@@ -95,7 +95,7 @@ def response_created(session: Session, event: ev.ResponseCreated) -> None:
     session.turn.state = "assistant_generating"
     if session.auto or not event.unasked:
         _answered(session)
-        session.turn.due = session.turn.early = ()
+        session.turn.due = ()
 
 
 def options_reserved(session: Session, event: ev.OptionsReserved) -> None:
@@ -108,6 +108,7 @@ def unanswered_dropped(session: Session, _event: ev.UnansweredDropped) -> None:
 
 def _answered(session: Session) -> None:
     session.turn.waiting, session.turn.sown, session.turn.seeded = (), 0, False
+    session.turn.early = ()
 
 
 def aside_cancelled(session: Session, event: ev.AsideCancelled) -> None:

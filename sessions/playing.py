@@ -37,9 +37,8 @@ def ack_playback(draft: Draft, command: cmd.AckPlayback) -> None:
     if too_late(session, playout):
         refuse("playback_ack_too_late", "The user's next turn stands where the answer would; it is not history.")
     if command.truncate and not playout.spoken:
-        command = msgspec.structs.replace(
-            command, truncate=False
-        )  # a text is read, not heard: nothing cuts it (I2)
+        # A text is read, not heard: nothing cuts it (I2).
+        command = msgspec.structs.replace(command, truncate=False)
     sent = playout.sent_ms
     played = min(max(command.played_ms, 0), sent)
     committed = played if command.committed_ms is None else min(max(command.committed_ms, 0), sent)

@@ -397,6 +397,14 @@ class TestAnOutputThatComesEarly:
         assert "ResponseCreated" not in kinds(world.finish(request))
         assert kinds(world.give_output("c1")) == ["ItemCreated", "ResponseCreated", "RequestSubmitted"]
 
+    def test_an_output_that_is_deleted_again_is_none_when_its_call_is_deleted_too(self) -> None:
+        world, request = self.begun()
+        output = world.session.conversation.order[-1]
+        assert kinds(world.do(cmd.DeleteItem(attachment=1, item_id=output))) == ["ItemDeleted"]
+        world.finish(request)
+        call = calls(world)[0].id
+        assert kinds(world.do(cmd.DeleteItem(attachment=1, item_id=call))) == ["ItemDeleted"]
+
     @pytest.mark.parametrize("how", ["cancel", "fail"])
     def test_of_an_answer_that_was_cut_or_failed_nobody_goes_on(self, how: str) -> None:
         world, request = self.begun()
