@@ -1,8 +1,10 @@
 """The port: HTTP beside websockets, keys, origins, and where it may listen."""
 
 import inspect
+import socket as sockets
 import urllib.error
 import urllib.request
+from contextlib import closing
 from typing import Any
 
 import anyio
@@ -240,3 +242,12 @@ async def test_a_connection_that_never_asks_for_anything_is_cut_off(monkeypatch:
         await stream.send(b"GET /v1/realtime HTT")
         with anyio.fail_after(10), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
             await stream.receive()
+
+
+async def test_small_messages_leave_at_once() -> None:
+    """A loop that leaves Nagle's delay on keeps the second of two small messages until the first is confirmed:
+    40 ms between the words and the sound of an answer."""
+    with closing(server._bind("127.0.0.1", 0)) as listener:  # pyright: ignore[reportPrivateUsage]
+        listener.listen()
+        with closing(sockets.create_connection(listener.getsockname())), closing(listener.accept()[0]) as accepted:
+            assert accepted.getsockopt(sockets.IPPROTO_TCP, sockets.TCP_NODELAY)
