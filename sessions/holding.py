@@ -143,6 +143,9 @@ def _might_cut(session: Session, command: cmd.ClientCommand) -> bool:
         return False
     if isinstance(command, cmd.BargeIn):
         return session.capabilities.supports_barge_in
+    named = command.response_id if isinstance(command, cmd.CancelResponse | cmd.ClearOutput) else None
+    if named is not None:
+        return session.open_response(named) is not None  # nobody was told the name of one that is to come
     if isinstance(command, cmd.CancelInput) or newest_answer(session) is not None:
         return True
     return any(_may_be_answered(other.command) for other in held)

@@ -422,6 +422,22 @@ def test_a_cancel_looks_behind_what_waits_if_an_answer_may_open_there(waits: cmd
     assert (kinds(events) == ["ErrorReported"]) != ends
 
 
+@rule("E38", "P58", "G31")
+@pytest.mark.parametrize("kind", [cmd.CancelResponse, cmd.ClearOutput])
+def test_a_cancel_that_names_an_answer_means_one_that_was_announced(
+    kind: type[cmd.CancelResponse] | type[cmd.ClearOutput],
+) -> None:
+    world = World(plugin="echo", auto=True, capabilities=able())
+    world.append(5, speech=False)
+    world.say("How are you?")
+    world.do(update("a"))
+    assert kinds(world.respond()) == ["CommandHeld"]
+    events = world.do(kind(attachment=1, response_id="resp_of_nobody"))
+    assert len(events) == 1
+    assert isinstance(events[0], ev.ErrorReported | ev.OutputCleared)
+    assert len(world.session.input.stream.held) == 2
+
+
 @rule("E38", "F14")
 def test_a_model_that_cannot_be_interrupted_is_not_asked_what_an_interruption_would_do() -> None:
     deaf = msgspec.structs.replace(able(), supports_barge_in=False)
