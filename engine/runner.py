@@ -20,6 +20,7 @@ from antiphon.events.commands import (
     StageReport,
     StartRunner,
     Tick,
+    UpdateSession,
 )
 from antiphon.events.config import SessionConfig
 from antiphon.events.effects import AnyEffect
@@ -337,6 +338,8 @@ class Runner:
         for event in events:
             effects += core.react(session, event, self._plugins)
         writes, shown = self._place(events, sound, earlier)
+        if sound and isinstance(command, OpenSession | UpdateSession):
+            writes += self._keep(events, sound)
         entry = published(transaction, shown, session.turn.voided)
         self._pending.append(_Pending(entry, session.next_number - 1, reply, []))
         self._log.append(self.name, transaction, writes, self._settled)
@@ -354,8 +357,6 @@ class Runner:
             return writes, shown
         at = 0
         for event in events:
-            if isinstance(event, SessionOpened | ConfigUpdated):
-                writes += self._keep(event, sound)
             for ref in _named(event):
                 if earlier and _within(ref, earlier):
                     continue
@@ -371,13 +372,16 @@ class Runner:
                     writes.append(SampleWrite(ref, data))
         return writes, shown
 
-    def _keep(self, event: SessionOpened | ConfigUpdated, recording: bytes) -> list[SampleWrite]:
-        """Keep the recording that came with a configuration, if that is what came."""
-        config = event.config if isinstance(event, ConfigUpdated) else event.view.config
-        if config.ref_audio is None or config.ref_audio.ref.size != len(recording):
-            return []
-        self._window.keep(config.ref_audio.ref, recording)
-        return [SampleWrite(config.ref_audio.ref, recording)]
+    def _keep(self, events: list[AnyEvent], recording: bytes) -> list[SampleWrite]:
+        """Keep the recording that came with a configuration, if that was taken."""
+        writes: list[SampleWrite] = []
+        for event in events:
+            if isinstance(event, SessionOpened | ConfigUpdated):
+                config = event.config if isinstance(event, ConfigUpdated) else event.view.config
+                if config.ref_audio is not None and config.ref_audio.ref.size == len(recording):
+                    self._window.keep(config.ref_audio.ref, recording)
+                    writes.append(SampleWrite(config.ref_audio.ref, recording))
+        return writes
 
     # -- durability ------------------------------------------------------------------------------------------
 

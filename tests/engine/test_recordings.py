@@ -6,7 +6,7 @@ from antiphon.engine.ingress import AppendRequest
 from antiphon.engine.inline import InlineClient
 from antiphon.engine.opening import Resumption, with_recording
 from antiphon.events.audio import SampleRef
-from antiphon.events.commands import OpenSession
+from antiphon.events.commands import OpenSession, StageProduced
 from antiphon.events.config import ConfigPatch
 from antiphon.events.events import AnyEvent, ConfigUpdated, ErrorReported, SessionOpened
 from antiphon.sessions.plugins import ECHO, MINICPM
@@ -98,6 +98,27 @@ async def test_after_a_restart_it_comes_from_the_store() -> None:
         await settle()
         ref = SampleRef("ref", 0, len(VOICE))
         assert dict(submitted(here).sound)[ref] == VOICE
+
+
+@rule("N34", "E38")
+async def test_what_a_stage_says_as_an_update_that_waited_takes_effect_is_no_recording() -> None:
+    async with (
+        world(ScriptedStage(default=(Hang(), Take())), plugin=MINICPM) as here,
+        InlineClient(here.hub, patch=TALK, recording=VOICE) as client,
+    ):
+        client.append_audio(SECOND, speech=True)
+        client.update_session(ConfigPatch(speed=1.1))
+        await settle()
+        runner = here.hub._live[client.session].runner  # pyright: ignore[reportPrivateUsage]
+        (unit,) = runner.session.input.stream.in_flight
+        assert runner.session.input.stream.held
+        said = b"\x03\x30" * (len(VOICE) // 2)
+        report = StageProduced(request=unit.taken.request, size=len(said), operation=unit.taken.operation)
+        runner.post(report, said)
+        await settle()
+        ref = SampleRef("ref", 0, len(VOICE))
+        assert recordings(await here.events(client.session)) == [ref]
+        assert await here.log.samples.read(client.session, ref) == VOICE
 
 
 def test_no_recording_leaves_a_patch_alone() -> None:
