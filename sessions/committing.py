@@ -127,7 +127,7 @@ def commit_turn(draft: Draft, *, wanted: bool, asked: bool, silent: bool = False
     if _acknowledges(session, draft.now, asked=asked):
         _seal(draft, None, empty=True, overlap_ack=True, no_response=True)
         return
-    if session.auto and session.input.spoken:
+    if session.auto and session.input.speech:
         end_input(draft)
         session = draft.session
     ref, content = _content(session)

@@ -686,6 +686,16 @@ def test_a_silent_append_with_pictures_is_kept_by_a_model_that_takes_them_alone(
     assert not only(events, ev.InputCommitted).empty
 
 
+@rule("E31", "E30")
+def test_a_picture_that_makes_a_turn_reaches_a_model_that_listens_with_the_end_of_it() -> None:
+    world = listening(**VIDEO_ALONE)
+    world.append(2, speech=False, pictures=(40,))
+    events = world.commit()
+    (unit,) = units(events)
+    assert (unit.final, [ref.size for ref in unit.frames]) == (True, [40])
+    assert kinds(events)[-2:] == ["InputCommitted", "ItemCreated"]
+
+
 @rule("F15")
 def test_pictures_during_an_answer_are_seen_and_do_not_interrupt_it() -> None:
     world = turns(**VIDEO_ALONE)
