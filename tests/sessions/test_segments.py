@@ -224,7 +224,7 @@ def test_a_stage_that_finishes_in_silence_says_so(abort: bool) -> None:
     events = world.do(cmd.StageFinished(request=request, silent=True, reason="nothing_to_say", abort=abort))
     assert kinds(events) == ["RequestFinished", "ListenDecided", "ResponseEnded"]
     told = only(events, ev.ListenDecided)
-    assert (told.response_id, told.reason) == (response_id, "nothing_to_say")
+    assert (told.response_id, told.reason, told.model) == (response_id, "nothing_to_say", True)
     effect = fx.AbortRequests if abort else fx.ReleaseRequests
     assert world.effects(events) == [effect(requests=(request,))]
 
