@@ -329,3 +329,14 @@ def test_only_the_part_that_is_the_sound_can_be_truncated() -> None:
         assert isinstance(refused, ev.ErrorReported)
         assert (refused.code, refused.param, refused.detail) == ("bad_event", "content_index", "value")
     assert only(world.truncate(f"item_{response_id}", 100, 0), ev.ItemTruncated).content_index == 0
+
+
+@rule("E34", "A8")
+def test_the_id_of_a_commit_of_nothing_is_not_given_again() -> None:
+    world = World()
+    world.append(2, speech=False)
+    first = only(world.commit(), ev.InputCommitted)
+    world.append(2, speech=False)
+    second = only(world.commit(), ev.InputCommitted)
+    assert first.empty
+    assert first.item_id != second.item_id
