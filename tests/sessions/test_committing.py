@@ -331,7 +331,7 @@ def test_only_the_part_that_is_the_sound_can_be_truncated() -> None:
     assert only(world.truncate(f"item_{response_id}", 100, 0), ev.ItemTruncated).content_index == 0
 
 
-@rule("E34", "A8")
+@rule("E34")
 def test_the_id_of_a_commit_of_nothing_is_not_given_again() -> None:
     world = World()
     world.append(2, speech=False)

@@ -658,3 +658,15 @@ def test_the_first_commit_of_a_new_connection_waits_for_the_units_that_are_given
     events = world.do(cmd.CommitInput(attachment=world.attachment, event_id="c1"))
     assert kinds(events) == ["AttachmentConfirmed", "RequestSubmitted", "UnitTaken", "UnitTaken", "CommandHeld"]
     assert told(world.refuse()) == [("runtime_append_failed", None), ("commit_aborted", "c1")]
+
+
+@rule("E12", "B24")
+def test_the_sound_of_an_item_that_would_wait_needs_credit() -> None:
+    world = World(plugin="echo", auto=True, capabilities=able(), limits=Limits(input_bytes=UNIT + 2_000))
+    called(world)
+    world.append(5)
+    world.do(output())
+    spoken = Message(id="", role="user", content=(AudioPart("Hello.", size=1_960),))
+    assert error(world.do(cmd.CreateItem(attachment=1, item=spoken))) == "input_backpressure"
+    written = Message(id="", role="user", content=(AudioPart("Hello.", size=800),))
+    assert kinds(world.do(cmd.CreateItem(attachment=1, item=written))) == ["CommandHeld"]
