@@ -44,13 +44,14 @@ def open_response(
         session = draft.session
     head = _head(session, chosen, None if request is None else session.input.stream.delivers(operation))
     name = request or _new_request(session, chosen)
+    seeded = session.turn.seeded  # the announcement makes it an answered turn
     draft.emit(
         ev.ResponseCreated(
             number=draft.number, count=1, head=head, request=name, options=chosen, unasked=request is not None
         )
     )
     if request is None:
-        _hand_over(draft, session, head, name)
+        _hand_over(draft, head, name, seeded=seeded)
     return head
 
 
@@ -63,20 +64,21 @@ def _make_room(draft: Draft, response: Response) -> None:
         end_response(draft, response, "completed")
 
 
-def _hand_over(draft: Draft, before: Session, head: ev.ResponseHead, request: str) -> None:
-    response = draft.session.open_response(head.id)
+def _hand_over(draft: Draft, head: ev.ResponseHead, request: str, *, seeded: bool) -> None:
+    session = draft.session
+    response = session.open_response(head.id)
     assert response is not None, "it was just opened"
-    if before.resident and not response.aside:
-        hand_over_turn(draft, response, seeded=before.turn.seeded)
+    if session.resident and not response.aside:
+        hand_over_turn(draft, response, seeded=seeded)
         return
-    groups = [] if response.aside else before.input.stream.groups
+    groups = [] if response.aside else session.input.stream.groups
     draft.emit(
         ev.RequestSubmitted(
             request=request,
             response_id=head.id,
-            epoch=before.epoch,
-            turn=before.turn.turn,
-            frames=draft.plugins[before.plugin].pictures(groups),
+            epoch=session.epoch,
+            turn=session.turn.turn,
+            frames=draft.plugins[session.plugin].pictures(groups),
         )
     )
 

@@ -123,6 +123,14 @@ def test_sound_that_was_committed_starts_a_seeded_turn_by_itself() -> None:
 
 
 @rule("G7", "G6")
+def test_a_seeded_turn_starts_in_the_first_command_behind_a_resume_too() -> None:
+    world, straight = seeded(auto=False), seeded(auto=False)
+    world.detach()
+    world.resume()
+    assert [unit.kind for unit in units(world.respond())] == [unit.kind for unit in units(straight.respond())]
+
+
+@rule("G7", "G6")
 def test_once_answered_a_seeded_model_is_not_primed_again() -> None:
     world = seeded(auto=False)
     world.respond()
