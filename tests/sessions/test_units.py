@@ -487,6 +487,20 @@ def test_a_barge_in_frees_the_sound_before_it_from_only_being_listened_to() -> N
     assert not unit.force_listen
 
 
+@rule("F17")
+def test_a_cancel_frees_what_is_buffered_from_only_being_listened_to() -> None:
+    world = turns()
+    world.append(5)
+    world.commit(create_response=True)
+    world.accept()
+    world.produce("word", 500)
+    world.append(5, force_listen=True)
+    assert [span.force_listen for span in world.session.input.stream.buffer] == [True]
+    world.cancel()
+    events = world.commit(create_response=True)
+    assert [unit.force_listen for unit in units(events)] == [False]
+
+
 # -- sessions of turns ---------------------------------------------------------------------------------------
 
 
