@@ -554,3 +554,17 @@ def test_only_sound_of_the_user_is_given_words() -> None:
     for item_id in ("written", world.session.conversation.order[-1]):
         heard = cmd.StageTranscribed(request=world.request, item_id=item_id, text="Words.", final=True)
         assert world.do(heard) == []
+
+
+@rule("K27")
+@pytest.mark.parametrize("speaks_first", [True, False])
+def test_the_first_call_is_the_first_text_of_an_answer_that_says_nothing(speaks_first: bool) -> None:
+    world = World()
+    world.begin()
+    world.wait(20)
+    if speaks_first:
+        world.produce("Let me see.", 80)
+    world.wait(30)
+    world.call()
+    latency = only(world.finish(), ev.ResponseEnded).latency
+    assert latency.first_text_ms == (20 if speaks_first else 50)
