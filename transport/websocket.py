@@ -32,6 +32,12 @@ HANDED = 256 * 1024
 ROOM = 64 * 1024
 """More is written only when no more than this waits."""
 
+STEP_US = 2_000
+"""How long what has arrived is read in one go, before others get their turn."""
+
+SLICE = 4096
+"""Bytes that are read between two looks at the clock: hundreds of the smallest frames, a piece of a large one."""
+
 HEAD = 10
 """Bytes of the longest head of a frame that we send."""
 
@@ -75,6 +81,8 @@ class WebSocket(asyncio.Protocol):
         self._fragments: list[bytes] = []
         self._binary = False
         self._answered = False
+        self._unread = memoryview(b"")
+        self._paused = False
         self._room = asyncio.Event()
         self._room.set()
         self._lost = anyio.Event()
@@ -153,12 +161,14 @@ class WebSocket(asyncio.Protocol):
 
     def pause(self) -> None:
         """Read no more for now: the session is not open yet and enough is waiting for it."""
+        self._paused = True
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume(self) -> None:
         """Read on."""
-        if self._transport is not None and not self._transport.is_closing():
+        self._paused = False
+        if self._transport is not None and not self._transport.is_closing() and not self._unread:
             self._transport.resume_reading()
 
     # -- asyncio ---------------------------------------------------------------------------------------------
@@ -170,18 +180,55 @@ class WebSocket(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=ROOM, low=ROOM // 2)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes from the socket."""
-        self._protocol.receive_data(data)
+        """Take bytes from the socket: in steps, for they may be tens of thousands of frames."""
+        busy = bool(self._unread)
+        self._unread = memoryview(bytes(self._unread) + data if busy else data)
+        if not busy:
+            self._read()
+
+    def _read(self) -> None:
+        until = self._clock.monotonic_us() + STEP_US
+        while self._unread:
+            self._read_slice()
+            transport = self._transport
+            if not self._unread or transport is None or transport.is_closing():
+                continue
+            if self._clock.monotonic_us() >= until:
+                transport.pause_reading()
+                asyncio.get_running_loop().call_soon(self._read_on)
+                return
+
+    def _read_on(self) -> None:
+        sound = False
+        try:
+            self._read()
+            sound = True
+        finally:
+            if not sound:
+                self.cut_off()  # as the loop does with an error in `data_received`
+        if not self._unread and not self._paused:
+            self.resume()
+
+    def _read_slice(self) -> None:
+        piece, self._unread = self._unread[:SLICE], self._unread[SLICE:]
+        self._protocol.receive_data(bytes(piece))
         self._handle()
+
+    def _read_rest(self) -> None:
+        """The connection is over: what has arrived is still carried out."""
+        while self._unread:
+            self._read_slice()
 
     def eof_received(self) -> bool:
         """The other side sends no more: the connection is over."""
+        self._read_rest()
         self._protocol.receive_eof()
         self._handle()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is over."""
+        self._read_rest()
         for timer in (self._deadline, self._ping_timer):
             if timer is not None:
                 timer.cancel()
