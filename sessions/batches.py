@@ -10,10 +10,17 @@ from .refusal import refuse
 
 
 class Batches(Struct, frozen=True):
-    """`generation` is the last number given; `pending` are what the model does not own yet, oldest first."""
+    """`generation` is the last number given; `pending` are what the model does not own yet, oldest first.
+
+    `answered` are the last calls whose output has a number: the model has it, or will.
+    """
 
     generation: int = 0
     pending: tuple[FunctionBatch, ...] = ()
+    answered: tuple[str, ...] = ()
+
+
+KEPT_ANSWERED = 1024
 
 
 def check(batches: Batches, most: int) -> None:
@@ -38,7 +45,8 @@ def numbered(batches: Batches, output: FunctionOutput) -> FunctionBatch:
 
 def added(batches: Batches, batch: FunctionBatch) -> Batches:
     """Return the record with a batch behind the others."""
-    return Batches(batch.generation, (*batches.pending, batch))
+    answered = (*batches.answered, batch.call_id)[-KEPT_ANSWERED:]
+    return Batches(batch.generation, (*batches.pending, batch), answered)
 
 
 def retired(batches: Batches, owned: int) -> Batches:

@@ -114,7 +114,7 @@ def _check_output(session: Session, output: FunctionOutput) -> None:
     complete = {item.call_id for item in items if isinstance(item, FunctionCall) and item.status == "completed"}
     if output.call_id not in complete:
         refuse("invalid_function_call_output", "There is no complete call of this id.", "item.call_id")
-    if output.call_id in answered:
+    if output.call_id in answered or output.call_id in session.batches.answered:
         refuse("invalid_function_call_output", "The call has an output already.", "item.output")
 
 

@@ -568,3 +568,24 @@ def test_the_first_call_is_the_first_text_of_an_answer_that_says_nothing(speaks_
     world.call()
     latency = only(world.finish(), ev.ResponseEnded).latency
     assert latency.first_text_ms == (20 if speaks_first else 50)
+
+
+@rule("J10", "J13")
+@pytest.mark.parametrize("owned", [False, True])
+def test_a_model_that_has_an_output_in_its_memory_is_given_no_second_one(owned: bool) -> None:
+    """Its item may be deleted; what was numbered for the model is not taken back."""
+    world = World(auto=True, plugin="nemotron-voicechat")
+    for _ in range(5):
+        world.append(2)
+    world.accept()
+    world.call("look", call_id="c1", request=world.resident)
+    world.decide("end_of_turn")
+    world.give_output("c1", "here")
+    if owned:
+        world.do(cmd.StageOwned(request=world.resident, generation=1))
+    output = next(item for item in prompt(world.session) if isinstance(item, FunctionOutput))
+    world.do(cmd.DeleteItem(attachment=1, item_id=output.id))
+    (refused,) = world.give_output("c1", "there")
+    assert isinstance(refused, ev.ErrorReported)
+    assert (refused.code, refused.param) == ("invalid_function_call_output", "item.output")
+    assert world.session.batches.generation == 1
