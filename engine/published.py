@@ -2,16 +2,26 @@
 
 from typing import Literal
 
+import msgspec
 from msgspec import Struct, field
 
 from antiphon.events.audio import SampleRef
 from antiphon.events.events import (
     AttachmentWithdrawn,
     AudioDelta,
+    AudioReceived,
+    CommandSequenced,
+    ContinuationPlanned,
     Event,
+    PlaybackAcknowledged,
+    RequestAccepted,
     SessionClosed,
     SessionDetached,
     SessionResumed,
+    SpeechStarted,
+    SpeechStopped,
+    UnitsAccepted,
+    UnitTaken,
 )
 from antiphon.events.log import Transaction
 
@@ -19,7 +29,23 @@ Loss = Literal["closed", "replaced", "detached", "withdrawn"]
 """How a connection loses its session."""
 
 OVERHEAD = 512
-"""What an entry counts for besides its sound; stands for the size of its messages."""
+"""What an entry counts for besides its sound and its words; stands for the frame of its messages."""
+
+_WORDLESS: frozenset[type[Event]] = frozenset(
+    {
+        AudioDelta,
+        AudioReceived,
+        CommandSequenced,
+        ContinuationPlanned,
+        PlaybackAcknowledged,
+        RequestAccepted,
+        SpeechStarted,
+        SpeechStopped,
+        UnitTaken,
+        UnitsAccepted,
+    }
+)
+"""Events that come with every piece of sound and have no words to speak of: weighing them would cost more."""
 
 _TURNING: frozenset[type[Event]] = frozenset({SessionClosed, SessionResumed, SessionDetached, AttachmentWithdrawn})
 
@@ -29,8 +55,9 @@ class Published(Struct, gc=False):
 
     `sound` holds the bytes of its `AudioDelta` events. `cache` is the transports': messages encoded once per
     dialect. `epoch` is the first one whose sound is not void, behind the transaction (0 when it was read from the
-    store). `end` counts the feed's bytes up to and with it; `number` is the last public number then (of one read
-    from the store, its own, or 0). `turning`: it changes who is attached, or ends the session.
+    store). `words` is how many bytes of words its events hold. `end` counts the feed's bytes up to and with it;
+    `number` is the last public number then (of one read from the store, its own, or 0). `turning`: it changes who
+    is attached, or ends the session.
 
     No cycle can go through it, so the collector need not know it: the tails of all sessions are most of what a
     server keeps, and each full collection would walk them all.
@@ -39,6 +66,7 @@ class Published(Struct, gc=False):
     transaction: Transaction
     sound: dict[SampleRef, bytes]
     epoch: int = 0
+    words: int = 0
     end: int = 0
     number: int = 0
     turning: bool = False
@@ -52,16 +80,23 @@ class Published(Struct, gc=False):
     @property
     def size(self) -> int:
         """Bytes that a reader has to carry for it, roughly."""
-        return OVERHEAD + sum(map(len, self.sound.values())) if self.sound else OVERHEAD
+        size = OVERHEAD + self.words
+        return size + sum(map(len, self.sound.values())) if self.sound else size
 
 
 def published(transaction: Transaction, sound: dict[SampleRef, bytes], epoch: int = 0) -> Published:
-    """Wrap a transaction; `turning` is found in its events."""
-    turning = False
+    """Wrap a transaction; `turning` and `words` are found in its events."""
+    turning, words = False, 0
     for event in transaction.events:
-        if type(event) in _TURNING:
+        kind = type(event)
+        if kind in _TURNING:
             turning = True
-    return Published(transaction, sound, epoch, turning=turning)
+        if kind not in _WORDLESS:
+            words += len(_encode(event))
+    return Published(transaction, sound, epoch, words, turning=turning)
+
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 def loss(transaction: Transaction, attachment: int | None, generation: int | None) -> Loss | None:

@@ -114,14 +114,21 @@ def onnx_session(model: Path, *, threads: int = 1) -> OnnxSession:
     """An ONNX model on the CPU whose idle threads sleep.
 
     Two sessions whose pools spin take the cores from each other, which costs several times the work itself.
+
+    Raises:
+        ValueError: the file is no ONNX model.
     """
     ort = load_module("onnxruntime")
+    known = load_module("onnxruntime.capi.onnxruntime_pybind11_state")  # its errors have no base of their own
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    try:
+        session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    except (known.Fail, known.InvalidGraph, known.InvalidProtobuf, known.NoSuchFile, known.NotFound) as error:
+        raise ValueError(f"{model} cannot be read as an ONNX model") from error
     return cast("OnnxSession", session)
 
 

@@ -94,27 +94,36 @@ def _fields(record: Struct) -> str:
     for name, value in msgspec.structs.asdict(record).items():
         if name in _HIDDEN or value in (None, "", (), 0):
             continue
-        shown.append(f"[dim]{name}[/]={escape(_value(value))}")
+        shown.append(f"[dim]{name}[/]={_value(value)}")
     return " ".join(shown)
 
 
 def _value(value: object) -> str:
+    """Return a value as markup; of a record its fields, as far as they go."""
+    if isinstance(value, Struct) and not isinstance(value, _WRITTEN):
+        return _fields(value)
+    text = _text(value)
+    return escape(text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…")
+
+
+def _text(value: object) -> str:
     match value:
         case str():
-            text = repr(value)
+            return repr(value)
         case SampleRef():
-            text = f"{value.stream}[{value.start:,}…{value.end:,}]"
+            return f"{value.stream}[{value.start:,}…{value.end:,}]"
         case AudioFormat():
-            text = f"{value.encoding}@{value.rate}"
+            return f"{value.encoding}@{value.rate}"
         case Message() | FunctionCall() | FunctionOutput():
-            text = f"{value.id} {text_of(value)!r}"
+            return f"{value.id} {text_of(value)!r}"
         case tuple():
-            text = f"({len(value)})"  # pyright: ignore[reportUnknownArgumentType]
-        case Struct():
-            text = _fields(value)
+            return f"({len(value)})"  # pyright: ignore[reportUnknownArgumentType]
         case _:
-            text = str(value)
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+            return str(value)
+
+
+_WRITTEN = (SampleRef, AudioFormat, Message, FunctionCall, FunctionOutput)
+"""Records that are shown in words of their own."""
 
 
 def _moment(wall_us: int) -> str:

@@ -1,6 +1,7 @@
 """A whole server: log, stages, hub and port put together. The one module that knows concrete stages."""
 
 import gc
+import inspect
 import resource
 import secrets
 import signal
@@ -218,10 +219,19 @@ def _host(pipeline: Pipeline, plugin: SessionPlugin) -> PipelineHost:
 
 
 def made(factory: Factory, **arguments: object) -> object:
-    """Import what a dotted name says, and call it."""
+    """Import what a dotted name says, and call it.
+
+    Raises:
+        PipelineError: there is none of this name, or it takes other arguments.
+    """
     module, _, name = factory.partition(":")
-    # The name comes out of a pipeline's description, so its type is not known here.
-    return cast("Callable[..., object]", getattr(import_module(module), name))(**arguments)
+    try:
+        # The name comes out of a pipeline's description, so its type is not known here.
+        make = cast("Callable[..., object]", getattr(import_module(module), name))
+        inspect.signature(make).bind(**arguments)
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        raise PipelineError(f"the factory {factory!r} cannot be called: {error}") from None
+    return make(**arguments)
 
 
 class LateScorer:
@@ -265,7 +275,7 @@ class LateScorer:
         if self._scorer is None:
             try:
                 self._scorer = cast("Scorer", made(self._choice.factory, **self._choice.arguments))
-            except (StageUnavailable, ImportError) as error:
+            except (StageUnavailable, ImportError, PipelineError) as error:
                 self._missing = str(error)
                 self._scorer = LevelScorer()
         return self._missing

@@ -15,7 +15,8 @@ from antiphon.engine.memory_log import MemoryLog
 from antiphon.engine.published import Published, deltas, published
 from antiphon.events.audio import SampleRef
 from antiphon.events.commands import Detach
-from antiphon.events.events import SessionDetached
+from antiphon.events.events import ItemCreated, SessionDetached
+from antiphon.events.items import Message, TextPart
 from antiphon.events.log import SampleWrite, Transaction
 
 from . import records
@@ -314,3 +315,12 @@ async def test_a_number_is_located_in_the_store() -> None:
 def test_an_entrys_size_counts_its_sound() -> None:
     transaction, sound = big(2, 1_000)
     assert published(transaction, sound).size - Published(transaction, {}).size == 1_000
+
+
+@rule("D16", "D17")
+def test_an_entrys_size_counts_its_words() -> None:
+    """Replay windows, tails and slow readers are bounded by bytes, and most of them may be text."""
+    item = Message(id="i", role="user", content=(TextPart("x" * 400_000),))
+    events = (ItemCreated(number=1, count=3, item=item, previous_item_id=None),)
+    entry = published(Transaction(seq=2, term=1, at=0, command=Detach(), events=events), {})
+    assert 400_000 <= entry.size <= 401_500

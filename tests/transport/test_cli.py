@@ -121,6 +121,8 @@ def test_a_session_is_shown_by_the_beginning_of_its_id(run: Run, data: Path, wor
     assert "pieces of sound" in out
     assert out.count("AppendAudio") < 12
     assert "d" * 64 not in out
+    assert "[dim]" not in out, "records inside records are shown like the others"
+    assert "[/]" not in out
     code, out, _ = run("log", "show", "latest", "--data", data, "--all")
     assert out.count("AppendAudio") == 25
     code, out, _ = run("log", "show", "latest", "--data", data, "--json")

@@ -1,5 +1,6 @@
 """Pipelines as data, and the server that is put together from one."""
 
+from argparse import Namespace
 from pathlib import Path
 
 import anyio
@@ -68,7 +69,21 @@ def test_a_pipeline_without_the_model_says_so() -> None:
 
 
 def test_a_name_is_called() -> None:
-    assert made("builtins:dict", a=1) == {"a": 1}
+    assert made("argparse:Namespace", a=1) == Namespace(a=1)
+
+
+@pytest.mark.parametrize(
+    ("factory", "arguments", "why"),
+    [
+        ("nosuch:Thing", {}, "No module named 'nosuch'"),
+        ("antiphon.stages.echo:Nope", {}, "no attribute 'Nope'"),
+        ("antiphon.stages.echo", {}, "no attribute ''"),
+        ("antiphon.stages.echo:EchoStage", {"volume": 11}, "unexpected keyword argument 'volume'"),
+    ],
+)
+def test_a_factory_that_cannot_be_called_is_named(factory: str, arguments: dict[str, object], why: str) -> None:
+    with pytest.raises(PipelineError, match=f"the factory '{factory}' cannot be called.*{why}"):
+        made(factory, **arguments)
 
 
 def test_a_scorer_that_cannot_be_loaded_is_replaced_by_loudness() -> None:
@@ -135,6 +150,11 @@ async def test_a_detector_chosen_by_name_is_never_silently_replaced_f9(tmp_path:
     chosen = with_models(load("voice"), {"vad": str(tmp_path / "absent.onnx")})
     with pytest.raises(PipelineError, match="the voice detector cannot be loaded"):
         async with hub_for(chosen, ServeSettings()):
+            pytest.fail("it must not serve")
+    text = tmp_path / "readme.onnx"
+    text.write_text("# No model.")
+    with pytest.raises(PipelineError, match="cannot be read as an ONNX model"):
+        async with hub_for(with_models(load("voice"), {"vad": str(text)}), ServeSettings()):
             pytest.fail("it must not serve")
 
 
