@@ -670,3 +670,16 @@ def test_the_sound_of_an_item_that_would_wait_needs_credit() -> None:
     assert error(world.do(cmd.CreateItem(attachment=1, item=spoken))) == "input_backpressure"
     written = Message(id="", role="user", content=(AudioPart("Hello.", size=800),))
     assert kinds(world.do(cmd.CreateItem(attachment=1, item=written))) == ["CommandHeld"]
+
+
+@rule("E33", "J5")
+def test_the_bytes_of_items_that_wait_lie_behind_each_other() -> None:
+    world = listening()
+    called(world)
+    world.append(5)
+    world.do(output())
+    for size in (800, 600):
+        part = AudioPart("Hello.", size=size)
+        world.do(cmd.CreateItem(attachment=1, item=Message(id="", role="user", content=(part,))))
+    held = [event.refs for event in world.session.input.stream.held]
+    assert held == [(), (SampleRef("item", 0, 800),), (SampleRef("item", 800, 600),)]

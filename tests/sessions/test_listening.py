@@ -1003,3 +1003,13 @@ def test_e10_a_model_that_listens_and_cannot_be_interrupted_hears_the_sound_at_o
     assert (refused.code, refused.event_id) == ("barge_in_unsupported", "mine")
     assert only(events, ev.UnitTaken).refs == (only(events, ev.AudioReceived).ref,)
     assert world.session.input.stream.waiting == 0
+
+
+@rule("F7", "E37")
+@pytest.mark.parametrize(("dialect", "answered"), [("duplex", True), ("ga", False)])
+def test_whether_a_detected_turn_is_answered_without_the_detectors_wish(dialect: Dialect, answered: bool) -> None:
+    quiet = msgspec.structs.replace(QUICK_VAD, create_response=False)
+    world = World(dialect=dialect, vad=quiet, auto=True)
+    events = world.append(scores=(900,) * 4 + (0,) * 10, frames=14)
+    assert "InputCommitted" in kinds(events)
+    assert ("ResponseCreated" in kinds(events)) == answered
