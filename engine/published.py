@@ -18,6 +18,7 @@ from antiphon.events.events import (
     SessionClosed,
     SessionDetached,
     SessionResumed,
+    SessionTouched,
     SpeechStarted,
     SpeechStopped,
     UnitsAccepted,
@@ -39,13 +40,14 @@ _WORDLESS: frozenset[type[Event]] = frozenset(
         ContinuationPlanned,
         PlaybackAcknowledged,
         RequestAccepted,
+        SessionTouched,
         SpeechStarted,
         SpeechStopped,
         UnitTaken,
         UnitsAccepted,
     }
 )
-"""Events that come with every piece of sound and have no words to speak of: weighing them would cost more."""
+"""Events that come all the time and have no words to speak of: weighing them would cost more than they do."""
 
 _TURNING: frozenset[type[Event]] = frozenset({SessionClosed, SessionResumed, SessionDetached, AttachmentWithdrawn})
 

@@ -15,7 +15,8 @@ from tests.rules import rule
 pytestmark = pytest.mark.anyio
 
 DUPLEX = "?duplex=1&model=m"
-SMALL = HubSettings(replay_bytes=4 * OVERHEAD)
+SMALL = HubSettings(replay_bytes=8 * OVERHEAD)
+"""Room for the opening, which has many words, and for three heartbeats."""
 
 
 async def beat(wire: Wire, times: int) -> list[dict[str, Any]]:
