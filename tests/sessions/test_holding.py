@@ -683,3 +683,24 @@ def test_the_bytes_of_items_that_wait_lie_behind_each_other() -> None:
         world.do(cmd.CreateItem(attachment=1, item=Message(id="", role="user", content=(part,))))
     held = [event.refs for event in world.session.input.stream.held]
     assert held == [(), (SampleRef("item", 0, 800),), (SampleRef("item", 800, 600),)]
+
+
+@rule("B24", "E6", "E12", "E14", "P32")
+def test_what_would_wait_is_checked_when_it_comes_and_leaves_nothing_if_it_is_refused() -> None:
+    limits = Limits(input_bytes=20 * FRAME, pending_commits=2)
+    blind = able(optional_input_modalities=("text",))
+    world = World(plugin="echo", auto=True, capabilities=blind, limits=limits)
+    world.append(5)
+    for name in ("a", "b"):
+        assert kinds(world.do(commit(name))) == ["CommandHeld"]
+    before = core.dump(world.session)
+    size = 16 * FRAME
+    refused = (
+        (commit("c"), "input_backpressure"),
+        (cmd.AppendAudio(attachment=1, size=size, wire_bytes=size), "input_backpressure"),
+        (cmd.AppendAudio(attachment=1, size=FRAME, wire_bytes=FRAME, frames=(9,)), "invalid_input_modality"),
+    )
+    for command, code in refused:
+        assert [code for code, _ in told(core.decide(world.session, command, world.now))] == [code]
+    assert core.dump(world.session) == before
+    assert [held.command.event_id for held in world.session.input.stream.held] == ["a", "b"]
