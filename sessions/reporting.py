@@ -24,7 +24,8 @@ def stage_accepted(draft: Draft, report: cmd.StageAccepted) -> None:
     if known.phase == "submitted":
         draft.emit(ev.RequestAccepted(request=report.request))
     accept(draft, session, report.request, report.operation)
-    continuing.remind(draft)
+    if session.input.stream.untold or session.batches.pending:  # nothing else is news, and a look costs a copy
+        continuing.remind(draft)
 
 
 def stage_refused(draft: Draft, report: cmd.StageRefused) -> None:
