@@ -7,7 +7,7 @@ from antiphon.events.audio import AudioFormat
 
 from .draft import Draft
 from .ending import end_response
-from .feeding import hand_over_turn, live, resident
+from .feeding import hand_over_turn, live, name_of_resident
 from .options import with_options
 from .playback import blocks
 from .state import Response, Session, next_response_number
@@ -93,7 +93,7 @@ def _new_request(session: Session, options: cmd.ResponseOptions) -> str:
     if not options.remember:
         return ids.aside_request(session.id, session.epoch, next_response_number(session))
     if session.resident:
-        return resident(session) or ids.resident_request(session.id, session.epoch)
+        return name_of_resident(session)
     return ids.turn_request(session.id, session.epoch, session.turn.turn)
 
 

@@ -24,7 +24,7 @@ from .answering import answer
 from .continuing import wake
 from .draft import Draft
 from .refusal import refuse
-from .state import Session, call_ids, next_call_id
+from .state import Session, answered_calls, call_ids, next_call_id
 from .weighing import check_room
 
 _ITEM_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -109,12 +109,11 @@ def _promised(session: Session) -> set[str | None]:
 
 
 def _check_output(session: Session, output: FunctionOutput) -> None:
-    items = [entry.item for entry in session.conversation.entries.values()]
-    answered = {item.call_id for item in items if isinstance(item, FunctionOutput)}
+    items = (entry.item for entry in session.conversation.entries.values())
     complete = {item.call_id for item in items if isinstance(item, FunctionCall) and item.status == "completed"}
     if output.call_id not in complete:
         refuse("invalid_function_call_output", "There is no complete call of this id.", "item.call_id")
-    if output.call_id in answered or output.call_id in session.batches.answered:
+    if output.call_id in answered_calls(session) or output.call_id in session.batches.answered:
         refuse("invalid_function_call_output", "The call has an output already.", "item.output")
 
 

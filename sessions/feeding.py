@@ -11,7 +11,6 @@ from antiphon.events.audio import SampleRef
 from . import fold_units
 from .draft import Draft
 from .phases import LIVE
-from .rebuilding import renews
 from .state import Request, Response, Session, Span
 from .units import Cut, cut, ended, unit_bytes
 
@@ -40,11 +39,10 @@ def submit_resident(draft: Draft, session: Session) -> str:
 
     It is named after the epoch in which it began, and outlives interruptions of mere playback.
     """
-    listening = resident(session)
-    if listening is not None:
-        return listening
     request = name_of_resident(session)
-    draft.emit(ev.RequestSubmitted(request=request, response_id=None, epoch=session.epoch, turn=session.turn.turn))
+    if live(session, request) is None:
+        turn = session.turn.turn
+        draft.emit(ev.RequestSubmitted(request=request, response_id=None, epoch=session.epoch, turn=turn))
     return request
 
 
@@ -225,19 +223,19 @@ def accept(draft: Draft, session: Session, request: str, operation: int | None) 
     draft.emit(ev.UnitsAccepted(operation=done))
 
 
-def lose_units(draft: Draft) -> None:
-    """Say what becomes of the units of a resident request that has ended under them.
+def lose_units(draft: Draft, *, again: bool) -> None:
+    """Say what becomes of the units of a resident request that has ended under them; `again`: they are given to the
+    next one.
 
-    A model that can render the history again is given them once more. What is lost takes along what waited for it
-    (E33); a commit of it would seal sound that nobody has heard.
+    What is lost takes along what waited for it (E33); a commit of it would seal sound that nobody has heard.
     """
-    if renews(draft.session, draft.plugins):
-        give_back(draft)
+    if again:
+        _give_back(draft)
     if draft.session.input.stream.in_flight:
         draft.failed = True
 
 
-def give_back(draft: Draft) -> None:
+def _give_back(draft: Draft) -> None:
     """Put units whose request died under them in front of the buffer again (E20).
 
     Those of an announced response are lost with it, and all before them.

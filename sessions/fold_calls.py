@@ -9,7 +9,7 @@ from .fold_input import count_item
 from .folding import insert, opened, stand_behind
 from .phases import move
 from .playback import finished, history_of
-from .state import KEPT_CALLS, Calling, Entry, Session, next_call_id
+from .state import KEPT_CALLS, Calling, Entry, Session, answered_calls, next_call_id
 
 
 def output_ended(session: Session, event: ev.OutputEnded) -> None:
@@ -95,8 +95,7 @@ def response_called(session: Session, event: ev.ResponseEnded, *, active: bool) 
 
 
 def _without_output(session: Session, calls: tuple[FunctionCall, ...]) -> tuple[str, ...]:
-    known = (entry.item for entry in session.conversation.entries.values())
-    there = {item.call_id for item in known if isinstance(item, FunctionOutput)}
+    there = answered_calls(session)
     return tuple(call.call_id for call in calls if call.call_id not in there)
 
 

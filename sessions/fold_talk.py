@@ -307,11 +307,10 @@ def _turn_ended(session: Session, event: ev.ResponseEnded) -> None:
 def interrupted(session: Session, event: ev.Interrupted) -> None:
     turn = session.turn
     turn.epoch = event.epoch
-    if not event.renews:
-        turn.voided = event.epoch
     turn.gate = turn.listens = None
     session.costs, session.usage = (), Usage()
     if not event.renews:
+        turn.voided = event.epoch
         session.reserved = None
     if event.response_id is not None:
         turn.state = "barge_in" if session.input.phase == "silent" else "user_speaking"

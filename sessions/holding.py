@@ -14,7 +14,7 @@ from . import conversing, listening
 from .draft import Draft
 from .ending import newest_answer
 from .refusal import Refusal, refuse
-from .state import Session
+from .state import Session, size_of
 
 HELD = 512
 """Commands that may wait in one session."""
@@ -51,10 +51,9 @@ _ABORTED: Mapping[type[cmd.Command], tuple[str, str]] = {
 
 def must_wait(session: Session, command: cmd.ClientCommand) -> bool:
     """Return whether a command waits until the units in flight are accepted, or behind one that does."""
-    stream = session.input.stream
-    if stream.held:
+    if session.input.stream.held:
         return isinstance(command, _BEHIND)
-    return bool(stream.in_flight) and _needs_acceptance(session, command)
+    return _waits(session, command)
 
 
 def hold(draft: Draft, command: cmd.ClientCommand) -> None:
@@ -83,7 +82,7 @@ def hold(draft: Draft, command: cmd.ClientCommand) -> None:
         command = msgspec.structs.replace(command, item=item)
         refs = tuple(part.ref for part in pieces(item) if part.ref is not None)
     size = len(_encode(command))
-    if session.input.reserved + size + sum(ref.size for ref in refs) > session.limits.input_bytes:
+    if session.input.reserved + size + size_of(refs) > session.limits.input_bytes:
         refuse("input_backpressure", "Too many bytes wait for the model to take sound; try again later.")
     draft.emit(ev.CommandHeld(command=command, refs=refs, size=size))
 
@@ -102,7 +101,7 @@ def carry_on(draft: Draft, handlers: Handlers, *, aborted: int = 0, waits: bool 
         held = session.input.stream.held
         if not held or session.phase != "open":
             return
-        if waits and aborted <= 0 and _waits(session, held[0]):
+        if waits and aborted <= 0 and _waits(session, held[0].command):
             return
         draft.emit(ev.HoldEnded())
         _carry_out(draft, held[0], handlers, fails=aborted > 0)
@@ -160,8 +159,8 @@ def _may_be_answered(command: cmd.Command) -> bool:
     return isinstance(command, cmd.CommitInput | cmd.CreateResponse | cmd.DeleteItem)
 
 
-def _waits(session: Session, held: ev.CommandHeld) -> bool:
-    return bool(session.input.stream.in_flight) and _needs_acceptance(session, held.command)
+def _waits(session: Session, command: cmd.Command) -> bool:
+    return bool(session.input.stream.in_flight) and _needs_acceptance(session, command)
 
 
 def _needs_acceptance(session: Session, command: cmd.Command) -> bool:

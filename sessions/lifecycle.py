@@ -10,7 +10,7 @@ from .checking import asked_of_the_model, check_config
 from .continuing import remind
 from .draft import Draft
 from .ending import close, close_if_free, end_response, fail_response
-from .feeding import give_back, go_on, resident
+from .feeding import go_on, lose_units, resident
 from .phases import LIVE
 from .plugins import Registry
 from .rebuilding import renews
@@ -270,8 +270,7 @@ def start_runner(draft: Draft, command: cmd.StartRunner) -> None:
     forgotten = _memory_lost(session, draft.plugins)
     epoch = session.epoch + (1 if lost and session.phase == "open" else 0)
     if not forgotten:
-        give_back(draft)
-        draft.failed = bool(draft.session.input.stream.in_flight)
+        lose_units(draft, again=True)
     draft.emit(ev.EngineRestarted(term=command.term, wall_us=command.wall_us, epoch=epoch, lost=lost))
     if session.phase == "closing":
         close(draft)

@@ -101,7 +101,7 @@ def stage_finished(draft: Draft, report: cmd.StageFinished) -> None:
         return
     response = session.served_by(report.request)
     if known.response_id is None:
-        lose_units(draft)
+        lose_units(draft, again=renews(session, draft.plugins))
     draft.emit(ev.RequestFinished(request=report.request, abort=report.abort))
     if response is not None and not report.silent and _called_off(session, response):
         failure = ev.Failure("append_cancelled", "The model has ended before it took in what was to be answered.")
@@ -157,8 +157,8 @@ def fail_request(draft: Draft, request: str, failure: ev.Failure, *, goes_on: bo
     _fail(draft, request, failure.code, failure.message)
     if goes_on and known.response_id is None:
         return
-    if draft.session.input.stream.in_flight and known.response_id is None:
-        draft.failed = True  # what broke the model is not tried again
+    if known.response_id is None:
+        lose_units(draft, again=False)  # what broke the model is not tried again
     draft.emit(ev.RequestFinished(request=request))
     if known.response_id is None:
         resident_lost(draft)
@@ -211,7 +211,7 @@ def _forgotten(draft: Draft, request: str, message: str) -> None:
     known = live(session, request)
     if known is not None:
         if known.response_id is None:
-            lose_units(draft)
+            lose_units(draft, again=renews(session, draft.plugins))
         _fail(draft, request, "runtime_data_plane_stream_failed", message)
     draft.emit(ev.RequestReleased(request=request))
     if known is not None and known.response_id is None:

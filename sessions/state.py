@@ -16,7 +16,7 @@ from antiphon.events.commands import CloseReason, ResponseOptions
 from antiphon.events.config import Capabilities, Dialect, Limits, SessionConfig
 from antiphon.events.context import ContextTurn
 from antiphon.events.events import Basis, CommandHeld, ResponseHead, TurnState, UnitTaken
-from antiphon.events.items import FunctionCall, Item, ItemStatus, Message
+from antiphon.events.items import FunctionCall, FunctionOutput, Item, ItemStatus, Message
 from antiphon.events.metrics import StageCost, Usage
 
 from .batches import Batches
@@ -629,6 +629,12 @@ def call_ids(session: Session) -> set[str]:
     """Return the names of all calls of the conversation."""
     entries = session.conversation.entries.values()
     return {entry.item.call_id for entry in entries if isinstance(entry.item, FunctionCall)}
+
+
+def answered_calls(session: Session) -> set[str]:
+    """Return the names of the calls whose output is in the conversation."""
+    entries = session.conversation.entries.values()
+    return {entry.item.call_id for entry in entries if isinstance(entry.item, FunctionOutput)}
 
 
 def next_call_id(session: Session) -> str:

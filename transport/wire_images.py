@@ -1,5 +1,6 @@
 """Pictures: camera frames on an append (WIRE 2.2), and images of items (WIRE 7.2)."""
 
+from contextlib import suppress
 from typing import Literal
 
 import pybase64
@@ -63,10 +64,8 @@ def image_from(url: str, param: str) -> tuple[Mime, bytes]:
 def _image(frame: str, index: int) -> bytes:
     image = b""
     if len(frame) <= LONGEST_FRAME:
-        try:
+        with suppress(ValueError):
             image = pybase64.b64decode(frame, validate=True)
-        except ValueError:
-            image = b""
     if not image.startswith(_SIGNATURES):
         text = f"A frame is base64 of a JPEG or PNG image, at most {LONGEST_FRAME} characters."
         raise _refusal(text, f"video_frames[{index}]")

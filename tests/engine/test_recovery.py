@@ -1,7 +1,5 @@
 """A restart: unfinished sessions are taken over, from memory's log and from SQLite's."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -31,30 +29,20 @@ from antiphon.events.events import (
     SessionDetached,
     SessionResumed,
 )
-from antiphon.events.log import Corrupt, Snapshot, Transaction, Unavailable
+from antiphon.events.log import Corrupt, Snapshot, Transaction
 from antiphon.sessions import core
 from antiphon.sessions.plugins import CASCADE, ECHO, TurnModel
 from antiphon.stages.base import Append, Submit
 from antiphon.stages.echo import EchoStage
 from antiphon.stages.scripted import Finish, Hang, Say, ScriptedStage
 
-from .worlds import SECRET, MoodyLog, ask, opening, settle, world
+from .worlds import SECRET, MoodyLog, ask, killed, opening, settle, world
 from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
 
 ONE = HubSettings(max_sessions=1, shutdown_ms=200)
 FEW = HubSettings(shutdown_ms=200)
-KILLED = HubSettings(shutdown_ms=1)
-
-
-@asynccontextmanager
-async def killed(stage: ScriptedStage, log: MoodyLog, clock: VirtualClock) -> AsyncIterator[Hub]:
-    """A hub that does not get to say goodbye: nothing it wants to write at its end is recorded."""
-    async with world(stage, log=log, clock=clock, settings=KILLED) as here:
-        yield here.hub
-        log.broken = Unavailable("the process is gone")
-    log.broken = None
 
 
 @rule("P6")

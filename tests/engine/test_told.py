@@ -1,8 +1,5 @@
 """What a resident model is told besides the units of its sound: each thing that is named comes with its bytes."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import pytest
 from msgspec.structs import replace
 
@@ -10,17 +7,15 @@ from antiphon.engine.attachment import Attachment
 from antiphon.engine.clock import VirtualClock
 from antiphon.engine.ingress import AppendRequest
 from antiphon.engine.item_request import ItemRequest, Piece
-from antiphon.engine.settings import HubSettings
 from antiphon.events.audio import AudioFormat
 from antiphon.events.commands import CommitInput, CreateItem, CreateResponse, ResponseOptions
 from antiphon.events.events import InputCommitted
 from antiphon.events.items import AudioPart, ImagePart, ItemReference, Message, TextPart, places
-from antiphon.events.log import Unavailable
 from antiphon.sessions.plugins import ECHO, TurnModel
 from antiphon.stages.base import Append, Submit
 from antiphon.stages.scripted import Cue, Decide, Hang, Say, ScriptedStage, Take
 
-from .worlds import TALK, MoodyLog, World, opening, resumption, settle, world
+from .worlds import TALK, MoodyLog, World, killed, opening, resumption, settle, world
 from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
@@ -70,14 +65,14 @@ def is_whole(message: Submit | Append) -> bool:
     return set(sound) == refs and all(len(data) == ref.size for ref, data in sound.items())
 
 
-@asynccontextmanager
-async def killed(stage: ScriptedStage, log: MoodyLog, clock: VirtualClock) -> AsyncIterator[World]:
-    """An engine that is killed."""
-    settings = HubSettings(shutdown_ms=1)
-    async with world(stage, plugin=SEES, log=log, clock=clock, settings=settings) as here:
-        yield here
-        log.broken = Unavailable("the process is gone")
-    log.broken = None
+async def killed_behind_a_turn(log: MoodyLog, clock: VirtualClock) -> Attachment:
+    """Let an engine be killed that was told a turn, and then shown something; return what is left of it."""
+    async with killed(ScriptedStage(default=(*ANSWERS, Hang())), log, clock, plugin=SEES) as hub:
+        attachment = await hub.open(opening())
+        turn(attachment)
+        show(attachment)
+        await settle()
+    return attachment
 
 
 @rule("G6", "J2", "J4")
@@ -118,11 +113,7 @@ async def test_what_waited_for_units_comes_with_its_bytes() -> None:
 @rule("G6", "N66", "P6")
 async def test_after_a_restart_a_request_begins_with_the_bytes_of_the_conversation() -> None:
     clock, log = VirtualClock(), MoodyLog()
-    async with killed(ScriptedStage(default=(*ANSWERS, Hang())), log, clock) as before:
-        old = await before.hub.open(opening())
-        turn(old)
-        show(old)
-        await settle()
+    old = await killed_behind_a_turn(log, clock)
     stage = ScriptedStage(default=(*ANSWERS, Hang()))
     async with world(stage, plugin=SEES, log=log, clock=clock) as here:
         new = await here.hub.resume(resumption(old))
@@ -166,11 +157,7 @@ async def test_input_in_place_of_the_conversation_comes_with_its_bytes() -> None
 @rule("G6", "P6", "J2")
 async def test_after_a_restart_such_input_comes_from_the_store() -> None:
     clock, log = VirtualClock(), MoodyLog()
-    async with killed(ScriptedStage(default=(*ANSWERS, Hang())), log, clock) as before:
-        old = await before.hub.open(opening())
-        turn(old)
-        show(old)
-        await settle()
+    old = await killed_behind_a_turn(log, clock)
     stage = ScriptedStage(default=(*ANSWERS, *ANSWERS, Hang()))
     async with world(stage, plugin=SEES, log=log, clock=clock) as here:
         new = await here.hub.resume(resumption(old))

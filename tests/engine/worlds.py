@@ -30,6 +30,7 @@ from antiphon.stages.scripted import ScriptedStage
 
 SECRET = b"s" * 32
 ROUNDS = 60
+KILLED = HubSettings(shutdown_ms=1)
 ONE = HubSettings(max_sessions=1, shutdown_ms=200)
 """Room for one session."""
 
@@ -146,6 +147,17 @@ async def world(
     async with hub:
         await settle()
         yield World(hub, log, clock, stage)
+
+
+@asynccontextmanager
+async def killed(
+    stage: ScriptedStage, log: MoodyLog, clock: VirtualClock, *, plugin: SessionPlugin = ECHO
+) -> AsyncIterator[Hub]:
+    """Run a hub that does not get to say goodbye: nothing it wants to write at its end is recorded."""
+    async with world(stage, plugin=plugin, log=log, clock=clock, settings=KILLED) as here:
+        yield here.hub
+        log.broken = Unavailable("the process is gone")
+    log.broken = None
 
 
 def opening(control_id: str = "open", **fields: object) -> Opening:
