@@ -380,6 +380,7 @@ class StageRefused(StageReport, frozen=True, kw_only=True):
 class StageTranscribed(StageReport, frozen=True, kw_only=True):
     """What the user said in item `item_id`, which the request answers; `final` False is a delta.
 
+    Of a request whose purpose is to transcribe it is all that was said so far, each time anew.
     `error` says why there are no words; `text` is then empty.
     """
 

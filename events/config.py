@@ -193,8 +193,9 @@ def overlap_policy(detection: TurnDetection | None) -> OverlapPolicy:
 class Capabilities(Struct, frozen=True, kw_only=True):
     """What a model can do; advertised to the client as `session.capabilities` and enforced (DESIGN 5.8).
 
-    `text_requires_complete_audio`, which is not advertised: text and sound are streams of their own, so a part of
-    the sound says nothing about a part of the text (I4).
+    Two are not advertised. `text_requires_complete_audio`: text and sound are streams of their own, so a part of
+    the sound says nothing about a part of the text (I4). `transcribes_ahead`: its stage can be asked for the words
+    of an utterance that is still open.
     """
 
     implementation_level: Literal["model_native_duplex", "turn_based_duplex"] = "turn_based_duplex"
@@ -213,6 +214,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     multi_session: bool = True
     core_resumable_request: bool = False
     text_requires_complete_audio: bool = False
+    transcribes_ahead: bool = False
     required_input_modalities: tuple[str, ...] = ("audio",)
     optional_input_modalities: tuple[str, ...] = ()
     chunk_period_ms: int | None = None

@@ -1,5 +1,7 @@
 """Effects: what the shell must now do because of an event. Imperative; never produced in replay."""
 
+from typing import Literal
+
 from msgspec import Struct
 
 from .audio import AudioFormat, SampleRef
@@ -9,9 +11,14 @@ from .context import ContextTurn
 from .events import UnitKind
 from .items import Item
 
+Purpose = Literal["answer", "transcribe"]
+
 
 class TurnInput(Struct, frozen=True, kw_only=True):
     """All that a stage needs to answer one turn. The bytes of every sample reference in it come with it.
+
+    `purpose` "transcribe": there is no turn yet. The one item is what the user has said so far, and only its words
+    are wanted (`StageTranscribed`); a stage is asked so if its model has the capability `transcribes_ahead`.
 
     `items` is the conversation as it was *heard*, oldest first, ending with what is to be answered. User audio
     without a transcript is to be recognised by the pipeline (`StageTranscribed` for its item); without a reference
@@ -44,6 +51,7 @@ class TurnInput(Struct, frozen=True, kw_only=True):
     tools: JsonText = "[]"
     tool_choice: JsonText = '"auto"'
     idle: bool = False
+    purpose: Purpose = "answer"
 
 
 class Effect(Struct, frozen=True, kw_only=True, tag=True):

@@ -41,6 +41,38 @@ Basis = Literal["truncate", "ack", "playout"]
 PartKind = Literal["audio", "text"]
 UnitKind = Literal["audio", "silence", "conversation"]
 """Sound of the user; time that goes by, so that the model can go on (G25); the conversation, to be answered."""
+Sentence = Literal["complete", "unfinished", "unclear"]
+"""How what was said so far ends: like a finished sentence, in the middle of one, or nobody can tell."""
+SentenceRule = Literal[
+    "no_words",
+    "trailing_off",
+    "open_mark",
+    "asked",
+    "filler",
+    "number",
+    "leading_word",
+    "particle",
+    "end_mark",
+    "no_mark",
+]
+"""The rule of `sessions/semantics.py` that judged a running transcript."""
+TurnEnd = Literal[
+    "silence",
+    "sentence_complete",
+    "sentence_unfinished",
+    "sentence_unclear",
+    "no_transcript",
+    "client",
+    "overlap",
+    "idle",
+]
+"""Why an utterance, or a turn, has ended.
+
+`silence`: that of the server's detector. With semantic detection, the silence that the words allowed: after a
+complete sentence a short one, after an unfinished one the longest, after one that is unclear, or of which nobody
+knows the words (`no_transcript`), that of its eagerness. `client`: it committed. `overlap`: what was said during an
+answer is no turn. `idle`: the user said nothing at all.
+"""
 
 
 class PlaybackCursor(Struct, frozen=True, gc=False):
@@ -366,10 +398,44 @@ class SpeechStarted(PublicEvent, frozen=True, kw_only=True):
 
 
 class SpeechStopped(PublicEvent, frozen=True, kw_only=True):
-    """The user fell silent; `audio_end_ms` includes the silence that showed it."""
+    """The user fell silent; `audio_end_ms` includes the silence that showed it.
+
+    `rule` is what judged the words, if `reason` comes of them.
+    """
 
     item_id: str
     audio_end_ms: int
+    reason: TurnEnd = "silence"
+    rule: SentenceRule | None = None
+
+
+class PreviewRequested(Event, frozen=True, kw_only=True):
+    """The user has paused, or something else wants to know: the stage is asked for the words of the open utterance.
+
+    `ref` is its sound so far, or the last of it. The request lives as long as the utterance is open and nobody asks
+    anew.
+    """
+
+    request: str
+    item_id: str
+    ref: SampleRef
+    epoch: int
+
+
+class TurnPreviewed(Event, frozen=True, kw_only=True):
+    """The running transcript: what was heard of the open utterance when the stage was asked, and how that ends."""
+
+    request: str
+    item_id: str
+    text: str
+    sentence: Sentence
+    rule: SentenceRule
+
+
+class PreviewDropped(Event, frozen=True, kw_only=True):
+    """The words of an open utterance are not wanted any more: it has ended, or was asked about anew."""
+
+    request: str
 
 
 class InputTimedOut(PublicEvent, frozen=True, kw_only=True):
@@ -386,7 +452,7 @@ class InputCommitted(PublicEvent, frozen=True, kw_only=True):
     `content` is what the item is made of, `history_len` how many items the conversation has with it.
     `overlap_ack`: it was a short acknowledgement of the answer that goes on, and is forgotten (F19).
     `overlap_deferred`: it was spoken over an answer and waits behind it; `response_create_deferred`: its own
-    answer does (F21).
+    answer does (F21). `reason` says what ended the turn.
     """
 
     session: str
@@ -404,6 +470,7 @@ class InputCommitted(PublicEvent, frozen=True, kw_only=True):
     response_create_deferred: bool = False
     content: tuple[Part, ...] = ()
     history_len: int = 0
+    reason: TurnEnd = "client"
 
 
 class TextReceived(Event, frozen=True, kw_only=True):
@@ -842,6 +909,9 @@ AnyEvent = (
     | TextReceived
     | SpeechStarted
     | SpeechStopped
+    | PreviewRequested
+    | TurnPreviewed
+    | PreviewDropped
     | InputTimedOut
     | InputCommitted
     | InputCleared

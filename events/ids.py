@@ -68,13 +68,15 @@ def session_id(prefix: str, secret: bytes, control_id: str, attempt: int) -> str
 class RequestName(Struct, frozen=True):
     """What a stage request id says: whose it is, in which epoch, and for which turn.
 
-    `aside` is the number of a response out of band, which is no turn. Neither: resident.
+    `aside` is the number of a response out of band, `preview` that of a running transcript: neither is a turn.
+    None of them: resident.
     """
 
     session: str
     epoch: int
     turn: int | None = None
     aside: int | None = None
+    preview: int | None = None
 
 
 def turn_request(session: str, epoch: int, turn: int) -> str:
@@ -92,20 +94,28 @@ def aside_request(session: str, epoch: int, number: int) -> str:
     return f"{session}.e{epoch}.aside{number}"
 
 
+def preview_request(session: str, epoch: int, number: int) -> str:
+    """Name the request for the words of an utterance that is still open; `number` counts those of the session."""
+    return f"{session}.e{epoch}.preview{number}"
+
+
 def parse_request(request: str) -> RequestName | None:
-    """Invert the three functions above; None for anything else (look-alikes included, A11)."""
+    """Invert the four functions above; None for anything else (look-alikes included, A11)."""
     session, _, rest = request.partition(".e")
     digits, _, role = rest.partition(".")
     epoch, turn, aside = _number(digits, ""), _number(role, "turn"), _number(role, "aside")
+    preview = _number(role, "preview")
     if not session or epoch is None:
         return None
     if turn is not None:
         rebuilt = turn_request(session, epoch, turn)
     elif aside is not None:
         rebuilt = aside_request(session, epoch, aside)
+    elif preview is not None:
+        rebuilt = preview_request(session, epoch, preview)
     else:
         rebuilt = resident_request(session, epoch)
-    return RequestName(session, epoch, turn, aside) if rebuilt == request else None
+    return RequestName(session, epoch, turn, aside, preview) if rebuilt == request else None
 
 
 def _number(text: str, role: str) -> int | None:

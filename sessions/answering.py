@@ -128,4 +128,4 @@ def answers(session: Session, request: str) -> bool:
     known = live(session, request)
     if known is None:
         return False
-    return session.served_by(request) is not None or (session.response is None and known.response_id is None)
+    return session.served_by(request) is not None or (session.response is None and known.resident)

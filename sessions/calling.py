@@ -35,7 +35,7 @@ def stage_called(draft: Draft, report: cmd.StageCalled) -> None:
         _write(draft, report)
     if report.final:
         _end_call(draft, _served(draft, report.request))
-    if report.ends and session.requests[report.request].response_id is None:
+    if report.ends and session.requests[report.request].resident:
         end_response(draft, _served(draft, report.request), "completed")
         answer_next(draft)
 

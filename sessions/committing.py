@@ -13,6 +13,7 @@ from .draft import Draft
 from .feeding import end_input
 from .playback import blocks
 from .refusal import Refusal, refuse
+from .semantics import Judged
 from .state import Session
 
 SILENCE = "silence_or_noise"
@@ -103,29 +104,31 @@ def _wanted(session: Session, command: cmd.CommitInput) -> bool:
 # -- by whoever ends the turn --------------------------------------------------------------------------------
 
 
-def commit_detected(draft: Draft, *, wanted: bool) -> None:
+def commit_detected(draft: Draft, *, wanted: bool, reason: ev.TurnEnd) -> None:
     """Commit because an utterance has ended. If too many turns wait, it stays in the buffer, and that is told."""
     try:
         _check_pending(draft.session, draft.now, wanted=wanted, asked=False)
     except Refusal as refusal:
         draft.emit(refusal.event(draft.number, None))
     else:
-        commit_turn(draft, wanted=wanted, asked=False)
+        commit_turn(draft, wanted=wanted, asked=False, reason=reason)
 
 
-def commit_turn(draft: Draft, *, wanted: bool, asked: bool, silent: bool = False) -> None:
+def commit_turn(
+    draft: Draft, *, wanted: bool, asked: bool, silent: bool = False, reason: ev.TurnEnd = "client"
+) -> None:
     """Turn the buffer into a user item and, if `wanted`, answer it: now, or behind the answer that blocks it.
 
     `asked`: the client says of this very turn that it wants an answer. Without that, a short overlap in the
     duplex dialect is an acknowledgement, and no turn (F19, WIRE 6.5). `silent`: nobody has spoken, and whoever
-    listens hears just that.
+    listens hears just that. `reason` says what has ended it.
     """
     session = draft.session
     if session.input.phase == "speaking":
         stop_speech(draft, session.input.position // session.capabilities.input_format.width)
         session = draft.session
     if _acknowledges(session, draft.now, asked=asked):
-        _seal(draft, None, empty=True, overlap_ack=True, no_response=True)
+        _seal(draft, None, empty=True, overlap_ack=True, no_response=True, reason=reason)
         return
     if session.auto and session.input.speech:
         end_input(draft)
@@ -140,6 +143,7 @@ def commit_turn(draft: Draft, *, wanted: bool, asked: bool, silent: bool = False
         no_response=not wanted,
         overlap_deferred=_plan(session, busy=busy) == "defer",
         response_create_deferred=wanted and busy and not auto,
+        reason=reason,
     )
     item = Message(id=committed.item_id, role="user", content=content)
     previous = committed.previous_item_id
@@ -213,6 +217,7 @@ def _seal(
     overlap_ack: bool = False,
     overlap_deferred: bool = False,
     response_create_deferred: bool = False,
+    reason: ev.TurnEnd = "client",
 ) -> ev.InputCommitted:
     """Draft that the buffer is committed: as a turn, or as nothing (`empty`)."""
     session = draft.session
@@ -235,6 +240,7 @@ def _seal(
         response_create_deferred=response_create_deferred,
         content=content,
         history_len=len(order) + (not empty),
+        reason=reason,
     )
     draft.emit(event)
     return event
@@ -253,8 +259,8 @@ def _commit_silence(draft: Draft) -> None:
 # -- what is told --------------------------------------------------------------------------------------------
 
 
-def stop_speech(draft: Draft, samples: int) -> None:
-    """Announce that the utterance has ended; `samples` is the end on the input timeline."""
+def stop_speech(draft: Draft, samples: int, reason: ev.TurnEnd = "client", judged: Judged | None = None) -> None:
+    """Announce that the utterance has ended, and why; `samples` is the end on the input timeline."""
     session = draft.session
     draft.emit(
         ev.SpeechStopped(
@@ -262,6 +268,8 @@ def stop_speech(draft: Draft, samples: int) -> None:
             count=1,
             item_id=session.input.item_id or "",
             audio_end_ms=samples * 1000 // session.capabilities.input_format.rate,
+            reason=reason,
+            rule=None if judged is None else judged.rule,
         )
     )
 

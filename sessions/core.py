@@ -19,6 +19,7 @@ from . import (
     lifecycle,
     listening,
     playing,
+    previewing,
     reporting,
     segments,
     signalling,
@@ -117,6 +118,8 @@ def decide(session: Session, command: cmd.AnyCommand, now: int, plugins: Registr
     waiting = len(session.input.stream.held)
     if waiting and draft.events:
         holding.carry_on(draft, REQUESTS, aborted=waiting if draft.failed else 0)
+    if previewing.asked(session) is not None:
+        previewing.settle(draft)
     return draft.events
 
 

@@ -19,7 +19,7 @@ def stage_inner_finished(draft: Draft, report: cmd.StageInnerFinished) -> None:
     able = session.capabilities.supports_concurrent_turn_requests
     if not able or not draft.plugins[session.plugin].opens_gate(report.stage):
         return
-    if known is None or known.response_id is None:
+    if known is None or known.resident:
         return
     active = session.response
     if active is None or active.request != report.request or session.turn.gate is not None:
@@ -34,5 +34,5 @@ def stage_context(draft: Draft, report: cmd.StageContext) -> None:
     An interrupted turn's request is not live any more, so nothing unfinished is remembered.
     """
     known = live(draft.session, report.request)
-    if known is not None and not known.remembered:
+    if known is not None and known.utterance is None and not known.remembered:
         draft.emit(ev.ContextCommitted(request=report.request, turn=report.turn))

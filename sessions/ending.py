@@ -156,7 +156,11 @@ def cut_history(draft: Draft, playout: Playout) -> None:
 def live_requests(session: Session) -> tuple[str, ...]:
     """Return the requests of the conversation that still may produce something."""
     aside = {response.request for response in session.others.values() if response.aside}
-    return tuple(key for key, request in session.requests.items() if request.phase in LIVE and key not in aside)
+    return tuple(
+        key
+        for key, request in session.requests.items()
+        if request.phase in LIVE and request.utterance is None and key not in aside
+    )
 
 
 def newest_answer(session: Session) -> Response | None:

@@ -24,7 +24,7 @@ def live(session: Session, request: str) -> Request | None:
 def resident(session: Session) -> str | None:
     """Return the resident request that listens, if there is one."""
     for name, known in session.requests.items():
-        if known.response_id is None and known.phase in LIVE:
+        if known.resident and known.phase in LIVE:
             return name
     return None
 

@@ -7,10 +7,10 @@ from antiphon.events import ids
 from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.items import AudioPart, FunctionOutput, Item, Message, json_size, places
 
-from . import fold_units, phases, vad
+from . import fold_units, phases, semantics, transcript, vad
 from .folding import step_over
 from .phases import move
-from .state import Session, next_item_number, unanswered
+from .state import Ahead, Session, next_item_number, unanswered
 
 
 def audio_received(session: Session, event: ev.AudioReceived) -> None:
@@ -34,7 +34,7 @@ def audio_received(session: Session, event: ev.AudioReceived) -> None:
     detection = session.config.turn_detection
     if detection is None or not event.scored:
         return
-    limits = vad.thresholds(detection)
+    limits = transcript.thresholds(session)
     vad.advance(taken.vad, limits, event.scores, samples(session, before) - event.lead)
     if taken.phase == "silent" and not taken.vad.speaking:
         oldest = taken.vad.run_start if taken.vad.run else samples(session, taken.position) - event.lead
@@ -61,6 +61,23 @@ def rest(session: Session) -> None:
 def stir(session: Session) -> None:
     """The user does something."""
     session.input.idle_since = session.input.prompted = None
+
+
+def asked_ahead(session: Session, event: ev.PreviewRequested) -> None:
+    taken = session.input
+    until = samples(session, event.ref.end)
+    known = taken.ahead or Ahead(event.request, until)
+    taken.ahead = msgspec.structs.replace(known, request=event.request, until=until)
+
+
+def turn_previewed(session: Session, event: ev.TurnPreviewed) -> None:
+    """Know the words so far; the pause behind them may last as long as they allow, if it goes on."""
+    taken, detection = session.input, session.config.turn_detection
+    assert taken.ahead is not None, "somebody has asked"
+    until, since = taken.ahead.until, taken.vad.silent_since
+    taken.ahead = Ahead(event.request, until, event.text, until, event.sentence, event.rule)
+    if detection is not None and detection.type == "semantic_vad" and since is not None and since < until:
+        taken.vad.patience = semantics.silence_ms(detection.eagerness, event.sentence) * vad.RATE // 1000
 
 
 def input_timed_out(session: Session, event: ev.InputTimedOut) -> None:
@@ -144,6 +161,7 @@ def _empty_input(
     taken.start = taken.position
     taken.item_id, taken.speech, taken.non_speech, taken.transcript = None, False, False, ""
     taken.spoken = taken.overlap_ms = taken.hint_size = 0
+    taken.ahead = None
     vad.reset(taken.vad, samples(session, taken.position))
 
 

@@ -9,7 +9,7 @@ from antiphon.events.metrics import Usage
 from . import fold_units, phases
 from .cleaning import again, joined
 from .fold_calls import call_deleted, call_named, output_given, response_called
-from .fold_input import count_item, drop_deferred, let_go, put_off, rest, stir, waits_no_more
+from .fold_input import asked_ahead, count_item, drop_deferred, let_go, put_off, rest, stir, waits_no_more
 from .folding import insert, opened, stand_behind, step_over
 from .measuring import added, spent
 from .models.aura_context import remembered
@@ -84,7 +84,7 @@ def response_created(session: Session, event: ev.ResponseCreated) -> None:
         session.others[head.id] = response
         return
     stream = session.input.stream
-    if session.auto and stream.anchor is not None and session.requests[event.request].response_id is None:
+    if session.auto and stream.anchor is not None and session.requests[event.request].resident:
         response.since, response.by_unit = stream.anchor, True
     session.response = response
     session.input.idle_since = None
@@ -166,20 +166,27 @@ def request_submitted(session: Session, event: ev.RequestSubmitted) -> None:
         let_go(session)
 
 
+def preview_requested(session: Session, event: ev.PreviewRequested) -> None:
+    phase: phases.RequestPhase = move(phases.REQUEST, "unknown", event)
+    session.requests[event.request] = Request(phase, None, event.epoch, utterance=event.item_id)
+    session.counters.previews += 1
+    asked_ahead(session, event)
+
+
 def request_accepted(session: Session, event: ev.RequestAccepted) -> None:
     request_to(session, event.request, event)
-    if session.requests[event.request].response_id is None:
+    if session.requests[event.request].resident:
         session.locked = True
 
 
-def request_moved(session: Session, event: ev.RequestFinished | ev.RequestReleased) -> None:
+def request_moved(session: Session, event: ev.RequestFinished | ev.RequestReleased | ev.PreviewDropped) -> None:
     request_to(session, event.request, event)
 
 
 def request_to(session: Session, request: str, event: ev.AnyEvent) -> None:
     known = session.requests[request]
     phase: phases.RequestPhase = move(phases.REQUEST, known.phase, event)
-    if known.response_id is None and known.phase in phases.LIVE and phase not in phases.LIVE:
+    if known.resident and known.phase in phases.LIVE and phase not in phases.LIVE:
         fold_units.lose(session)
     if phase == "gone":
         del session.requests[request]

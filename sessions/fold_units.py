@@ -299,7 +299,7 @@ def _spoken(part: Part) -> bool:
 
 
 def _listens(session: Session) -> bool:
-    return any(known.response_id is None and known.phase in LIVE for known in session.requests.values())
+    return any(known.resident and known.phase in LIVE for known in session.requests.values())
 
 
 # -- commands that wait --------------------------------------------------------------------------------------

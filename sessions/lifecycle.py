@@ -286,7 +286,7 @@ def start_runner(draft: Draft, command: cmd.StartRunner) -> None:
 
 def _memory_lost(session: Session, plugins: Registry) -> bool:
     """Return whether a resident model's memory dies with the process and cannot be rendered again (K15)."""
-    resident = any(request.response_id is None for request in session.requests.values())
+    resident = any(request.resident for request in session.requests.values())
     return resident and not renews(session, plugins)
 
 

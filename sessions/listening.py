@@ -10,7 +10,7 @@ from antiphon.events import events as ev
 from antiphon.events.audio import SampleRef
 from antiphon.events.items import json_size
 
-from . import vad
+from . import previewing, transcript, vad
 from .acknowledging import acknowledges
 from .committing import commit_detected, stop_speech, tell_silence
 from .draft import Draft
@@ -27,7 +27,8 @@ class _Heard(Struct):
     """An append as it is understood: where it lies, how long it lasts, and what the detector found in it.
 
     `detected`: there is a detector that can tell. `speech` is the one verdict (E3), `changes` what began and
-    ended. `opens`: without a detector, it announces that the user speaks. `judged` None: no answer is in progress.
+    ended, `pauses` that the words so far are wanted; `hint` are words of it. `opens`: without a detector, it
+    announces that the user speaks. `judged` None: no answer is in progress.
     """
 
     position: int
@@ -36,6 +37,8 @@ class _Heard(Struct):
     speech: bool
     starts: Starts = "unknown"
     changes: tuple[vad.Change, ...] = ()
+    pauses: bool = False
+    hint: str | None = None
     opens: bool = False
     force_listen: bool = False
     vision: bool = False
@@ -79,6 +82,8 @@ def take(draft: Draft, command: cmd.AppendAudio, frames: tuple[SampleRef, ...]) 
         session = draft.session
         heard = _hear(session, command, draft.now)
     _take(draft, session, command, heard, frames)
+    if heard.pauses:
+        previewing.ask(draft)
 
 
 def _split(session: Session, command: cmd.AppendAudio, end: int) -> tuple[cmd.AppendAudio, cmd.AppendAudio]:
@@ -191,6 +196,7 @@ def _hear(session: Session, command: cmd.AppendAudio, now: int) -> _Heard:
     detection = session.config.turn_detection if command.scored else None
     ms = session.capabilities.input_format.ms(command.size)
     heard = _Heard(taken.position, ms, detection is not None, command.speech, force_listen=command.force_listen)
+    heard.hint = command.transcript
     heard.vision = bool(command.frames) and session.sees
     heard.speech = heard.speech and (command.size > 0 or heard.vision)  # the resampler may have kept all of it
     if detection is not None:
@@ -198,7 +204,9 @@ def _hear(session: Session, command: cmd.AppendAudio, now: int) -> _Heard:
         if command.scores:
             activity = copy.copy(taken.vad)
             first = taken.position // session.capabilities.input_format.width - command.lead
-            heard.changes = tuple(vad.advance(activity, vad.thresholds(detection), command.scores, first))
+            limits = transcript.thresholds(session, command.transcript)
+            heard.changes = tuple(vad.advance(activity, limits, command.scores, first))
+            heard.pauses = transcript.pauses(session, activity, first + len(command.scores) * vad.FRAME)
             if _begins(heard.changes, speaking=heard.speech):
                 heard.speech, heard.starts = True, "yes"
     if in_progress(session, now):
@@ -279,7 +287,7 @@ def _forget(draft: Draft, session: Session, command: cmd.AppendAudio, heard: _He
     draft.emit(_received(command, heard))
     _overlap(draft, session, heard)
     if speaking:
-        stop_speech(draft, heard.position // session.capabilities.input_format.width)
+        stop_speech(draft, heard.position // session.capabilities.input_format.width, "overlap")
     draft.emit(ev.InputDiscarded())
 
 
@@ -288,23 +296,24 @@ def _announce(draft: Draft, session: Session, heard: _Heard) -> None:
     detection = session.config.turn_detection
     width = session.capabilities.input_format.width
     earliest = 0 if session.auto else session.input.start
-    told = stopped = False
+    told, ended = False, None
     if heard.starts != "yes":
         _overlap(draft, session, heard)
     if heard.opens:
         _start_speech(draft, heard.position)
     for change in heard.changes:
-        stopped = change.kind == "stop"
-        if stopped:
-            stop_speech(draft, change.at)
+        ended = None
+        if change.kind == "stop":
+            ended, judged = transcript.ended(session, change, heard.hint)
+            stop_speech(draft, change.at, ended, judged)
             continue
         _start_speech(draft, max(change.at * width, earliest))
         if heard.starts == "yes" and not told:
             _overlap(draft, session, heard)
             told = True
-    if stopped and detection is not None and not session.auto:
+    if ended is not None and detection is not None and not session.auto:
         answers = session.config.auto_response and session.dialect == "duplex"
-        commit_detected(draft, wanted=detection.create_response or answers)
+        commit_detected(draft, wanted=detection.create_response or answers, reason=ended)
 
 
 def _start_speech(draft: Draft, start: int) -> None:

@@ -22,6 +22,8 @@ from antiphon.events.events import (
     Interrupted,
     OutputEnded,
     OutputStarted,
+    PreviewDropped,
+    PreviewRequested,
     RequestAccepted,
     RequestFinished,
     RequestReleased,
@@ -114,10 +116,11 @@ RESPONSE: Table[ResponsePhase] = {
 }
 
 REQUEST: Table[RequestPhase] = {
-    "unknown": {RequestSubmitted: "submitted"},
+    "unknown": {RequestSubmitted: "submitted", PreviewRequested: "submitted"},
     "submitted": {
         RequestAccepted: "accepted",
         RequestFinished: "leaving",
+        PreviewDropped: "leaving",
         Interrupted: "leaving",
         AsideCancelled: "leaving",
         SessionClosing: "leaving",
@@ -126,6 +129,7 @@ REQUEST: Table[RequestPhase] = {
     },
     "accepted": {
         RequestFinished: "leaving",
+        PreviewDropped: "leaving",
         Interrupted: "leaving",
         AsideCancelled: "leaving",
         SessionClosing: "leaving",

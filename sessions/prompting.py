@@ -24,4 +24,4 @@ def tick(draft: Draft, _command: cmd.Tick) -> None:
             audio_end_ms=format_.ms(taken.position),
         )
     )
-    commit_turn(draft, wanted=True, asked=True, silent=True)
+    commit_turn(draft, wanted=True, asked=True, silent=True, reason="idle")

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
 from antiphon.events.audio import SampleRef
+from antiphon.events.items import AudioPart, Message
 
 from .options import with_options
 from .plugins import REGISTRY, Registry
@@ -67,6 +68,27 @@ def _submit(session: Session, event: ev.RequestSubmitted, plugins: Registry) -> 
     return [fx.SubmitToStage(request=event.request, payload=payload)]
 
 
+def _preview(session: Session, event: ev.PreviewRequested, _plugins: Registry) -> list[fx.AnyEffect]:
+    """Ask for the words of the sound; the rest of the turn is not known yet, and does not matter."""
+    config, format_ = session.config, session.capabilities.input_format
+    sound = AudioPart(None, event.ref, format_.rate, format_.ms(event.ref.size))
+    payload = fx.TurnInput(
+        session=session.id,
+        response_id=None,
+        items=(Message(id=event.item_id, role="user", content=(sound,)),),
+        instructions=config.instructions,
+        speaks=False,
+        format=config.output_format,
+        voice=config.voice,
+        purpose="transcribe",
+    )
+    return [fx.SubmitToStage(request=event.request, payload=payload)]
+
+
+def _abort_preview(_session: Session, event: ev.PreviewDropped, _plugins: Registry) -> list[fx.AnyEffect]:
+    return [fx.AbortRequests(requests=(event.request,))]
+
+
 def _abort(
     _session: Session,
     event: ev.Interrupted | ev.SessionClosing | ev.AsideCancelled | ev.CleanupRetried,
@@ -123,6 +145,8 @@ def _turn(
 REACTIONS: Mapping[type[ev.Event], Callable[[Session, Any, Registry], list[fx.AnyEffect]]] = {
     ev.UnitTaken: _feed,
     ev.RequestSubmitted: _submit,
+    ev.PreviewRequested: _preview,
+    ev.PreviewDropped: _abort_preview,
     ev.Interrupted: _abort,
     ev.SessionClosing: _abort,
     ev.AsideCancelled: _abort,

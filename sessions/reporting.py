@@ -4,14 +4,14 @@ from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.items import AudioPart, Item, Message
 
-from . import continuing
+from . import continuing, previewing
 from .deferring import promote
 from .draft import Draft
 from .ending import close, close_if_free, end_response, fail_response, not_taken
 from .feeding import accept, go_on, live, lose_units
 from .lifecycle import begin_close
 from .rebuilding import renews
-from .segments import LIMIT, MODEL_LISTENS, answer_next, tell_listening, yield_turn
+from .segments import LIMIT, MODEL_LISTENS, answer_next, note, tell_listening, yield_turn
 from .state import Response, Session
 
 
@@ -64,11 +64,18 @@ def _give_time(draft: Draft, request: str, *, silent: bool) -> None:
 
 
 def stage_transcribed(draft: Draft, report: cmd.StageTranscribed) -> None:
-    """Give a user item its words, once; shown if the client asked for transcription (N13, WIRE 3.5)."""
+    """Give a user item its words, once; shown if the client asked for transcription (N13, WIRE 3.5).
+
+    Those of an utterance that is still open are nobody's but the session's.
+    """
     session = draft.session
+    known = live(session, report.request)
+    if known is not None and known.utterance is not None:
+        previewing.transcribed(draft, report)
+        return
     entry = session.conversation.entries.get(report.item_id)
     index = None if entry is None else _wordless(entry.item)
-    if live(session, report.request) is None or index is None:
+    if known is None or index is None:
         return
     shown = session.config.transcription is not None
     draft.emit(
@@ -100,8 +107,10 @@ def stage_finished(draft: Draft, report: cmd.StageFinished) -> None:
     if known is None:
         return
     response = session.served_by(report.request)
-    if known.response_id is None:
+    if known.resident:
         lose_units(draft, again=renews(session, draft.plugins))
+    if known.utterance is not None:
+        note(draft, report.request, report.costs, report.usage)
     draft.emit(ev.RequestFinished(request=report.request, abort=report.abort))
     if response is not None and not report.silent and _called_off(session, response):
         failure = ev.Failure("append_cancelled", "The model has ended before it took in what was to be answered.")
@@ -117,7 +126,7 @@ def stage_finished(draft: Draft, report: cmd.StageFinished) -> None:
             usage=report.usage,
             costs=report.costs,
         )
-    if known.response_id is None:
+    if known.resident:
         renew(draft)
     if response is None or response.aside:
         promote(draft)  # that blocked nobody: what is still played may
@@ -154,13 +163,14 @@ def fail_request(draft: Draft, request: str, failure: ev.Failure, *, goes_on: bo
     known = live(draft.session, request)
     if known is None:
         return
-    _fail(draft, request, failure.code, failure.message)
-    if goes_on and known.response_id is None:
+    if known.utterance is None:  # nobody but the detector waits for those, and it has a limit
+        _fail(draft, request, failure.code, failure.message)
+    if goes_on and known.resident:
         return
-    if known.response_id is None:
+    if known.resident:
         lose_units(draft, again=False)  # what broke the model is not tried again
     draft.emit(ev.RequestFinished(request=request))
-    if known.response_id is None:
+    if known.resident:
         resident_lost(draft)
 
 
@@ -210,11 +220,12 @@ def _forgotten(draft: Draft, request: str, message: str) -> None:
         return
     known = live(session, request)
     if known is not None:
-        if known.response_id is None:
+        if known.resident:
             lose_units(draft, again=renews(session, draft.plugins))
-        _fail(draft, request, "runtime_data_plane_stream_failed", message)
+        if known.utterance is None:
+            _fail(draft, request, "runtime_data_plane_stream_failed", message)
     draft.emit(ev.RequestReleased(request=request))
-    if known is not None and known.response_id is None:
+    if known is not None and known.resident:
         resident_lost(draft)
     else:
         close_if_free(draft)

@@ -31,7 +31,7 @@ def segment_finished(draft: Draft, report: cmd.StageSegmentFinished) -> None:
     note(draft, report.request, report.costs, report.usage)
     session = draft.session
     response = session.served_by(report.request)
-    if known.response_id is not None:
+    if not known.resident:
         _without_memory(draft, response, report)
     elif response is None:
         _without_answer(draft, session, report)

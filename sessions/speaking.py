@@ -21,7 +21,7 @@ def stage_produced(draft: Draft, report: cmd.StageProduced) -> None:
         return
     accept(draft, session, report.request, report.operation)
     response = session.served_by(report.request)
-    if report.model_turn is not None and session.requests[report.request].response_id is None:
+    if report.model_turn is not None and session.requests[report.request].resident:
         if not (report.text or report.size) or not _keeps_up(draft, response, report.model_turn):
             return
         session = draft.session

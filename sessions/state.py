@@ -15,14 +15,22 @@ from antiphon.events.audio import AudioFormat, SampleRef, TextMark
 from antiphon.events.commands import CloseReason, ResponseOptions
 from antiphon.events.config import Capabilities, Dialect, Limits, SessionConfig
 from antiphon.events.context import ContextTurn
-from antiphon.events.events import Basis, CommandHeld, ResponseHead, TurnState, UnitTaken
+from antiphon.events.events import (
+    Basis,
+    CommandHeld,
+    ResponseHead,
+    Sentence,
+    SentenceRule,
+    TurnState,
+    UnitTaken,
+)
 from antiphon.events.items import FunctionCall, FunctionOutput, Item, ItemStatus, Message
 from antiphon.events.metrics import StageCost, Usage
 
 from .batches import Batches
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 26
+STATE_VERSION = 27
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
@@ -111,12 +119,16 @@ class Turn(Struct):
 
 
 class Vad(Struct):
-    """Voice activity, folded from scores. Positions are samples of the input timeline."""
+    """Voice activity, folded from scores. Positions are samples of the input timeline.
+
+    `patience` is how long the pause that goes on may last, in samples, if its words were judged.
+    """
 
     run: int = 0
     run_start: int = 0
     speaking: bool = False
     silent_since: int | None = None
+    patience: int | None = None
     floor: int = 0
 
 
@@ -252,6 +264,21 @@ def size_of(refs: Group) -> int:
     return size
 
 
+class Ahead(Struct, frozen=True):
+    """The running transcript of the utterance that is open: what was asked of the stage last, and what it has said.
+
+    `until` is the sample up to which `request` listens. `text` was heard up to sample `heard`: while another
+    question is under way, or comes to nothing, that is less.
+    """
+
+    request: str
+    until: int
+    text: str | None = None
+    heard: int = 0
+    sentence: Sentence = "unclear"
+    rule: SentenceRule = "no_words"
+
+
 class Input(Struct):
     """What the user sent and nobody has answered. Positions are bytes of the `in` stream.
 
@@ -260,6 +287,7 @@ class Input(Struct):
     how much of it came over an answer (F18). `text` is what was written into the turn beside the sound; it has
     `text_size` bytes, and `transcript` `hint_size`. `idle_since` is when the last answer ended behind which the
     user has done nothing; `prompted` is the item of the silence that was answered, until the user does something.
+    `ahead` is what the stage was asked of the words so far.
     """
 
     phase: InputPhase = "silent"
@@ -279,6 +307,7 @@ class Input(Struct):
     idle_since: int | None = None
     prompted: str | None = None
     vad: Vad = field(default_factory=Vad)
+    ahead: Ahead | None = None
     stream: Stream = field(default_factory=Stream)
 
     @property
@@ -436,7 +465,7 @@ class Conversation(Struct):
 
 
 class Request(Struct, frozen=True):
-    """Work at the stage. `response_id` None: resident, it opens responses by itself.
+    """Work at the stage: for a response, for the words of an `utterance` that is open, or resident.
 
     `aborted`: it was left because of an interruption; if its stage cannot stop it, the client is told (K22).
     """
@@ -446,6 +475,12 @@ class Request(Struct, frozen=True):
     epoch: int
     remembered: bool = False
     aborted: bool = False
+    utterance: str | None = None
+
+    @property
+    def resident(self) -> bool:
+        """Whether it is extended unit by unit, and opens responses by itself."""
+        return self.response_id is None and self.utterance is None
 
 
 class Cleanup(Struct, frozen=True):
@@ -464,6 +499,7 @@ class Counters(Struct):
     items: int = 0
     responses: int = 0
     calls: int = 0
+    previews: int = 0
 
 
 class Closing(Struct, frozen=True):

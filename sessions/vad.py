@@ -13,20 +13,23 @@ from msgspec import Struct
 
 from antiphon.events.config import TurnDetection
 
+from .semantics import silence_ms
 from .state import Vad
 
 FRAME = 512
 RATE = 16_000
 FRAME_MS = FRAME * 1000 // RATE
 
-_SEMANTIC_SILENCE_MS = {"low": 1500, "medium": 900, "auto": 900, "high": 500}
-
 
 class Change(Struct, frozen=True):
-    """Speech began or ended. `at`: sample at which the utterance begins (padding included), or ends."""
+    """Speech began or ended. `at`: sample at which the utterance begins (padding included), or ends.
+
+    `patient`: it ended by what its words allowed.
+    """
 
     kind: Literal["start", "stop"]
     at: int
+    patient: bool = False
 
 
 class Thresholds(Struct, frozen=True):
@@ -43,14 +46,14 @@ class Thresholds(Struct, frozen=True):
 def thresholds(detection: TurnDetection) -> Thresholds:
     """Return the effective numbers of a detection (WIRE 4.4: floors of 0.16 and 32 ms applied)."""
     threshold = max(round(detection.threshold * 1000), 160)
-    silence_ms = detection.silence_duration_ms
+    wait_ms = detection.silence_duration_ms
     if detection.type == "semantic_vad":
-        silence_ms = _SEMANTIC_SILENCE_MS[detection.eagerness]
+        wait_ms = silence_ms(detection.eagerness, "unclear")
     return Thresholds(
         start=threshold,
         stop=max(threshold - 150, 10),
         min_frames=-(-max(detection.min_speech_duration_ms, FRAME_MS) // FRAME_MS),
-        silence=silence_ms * RATE // 1000,
+        silence=wait_ms * RATE // 1000,
         prefix=detection.prefix_padding_ms * RATE // 1000,
     )
 
@@ -77,25 +80,26 @@ def _while_silent(vad: Vad, limits: Thresholds, score: int, at: int) -> Change |
     vad.run += 1
     if vad.run < limits.min_frames:
         return None
-    vad.run, vad.speaking, vad.silent_since = 0, True, None
+    vad.run, vad.speaking, vad.silent_since, vad.patience = 0, True, None, None
     return Change("start", max(vad.run_start - limits.prefix, vad.floor))
 
 
 def _while_speaking(vad: Vad, limits: Thresholds, score: int, at: int) -> Change | None:
     if score >= limits.start:
-        vad.silent_since = None
+        vad.silent_since = vad.patience = None
         return None
     if score >= limits.stop:
         return None
     if vad.silent_since is None:
         vad.silent_since = at
     end = at + FRAME
-    if end - vad.silent_since < limits.silence:
+    patient = vad.patience is not None
+    if end - vad.silent_since < (limits.silence if vad.patience is None else vad.patience):
         return None
-    vad.speaking, vad.silent_since = False, None
-    return Change("stop", end)
+    vad.speaking, vad.silent_since, vad.patience = False, None, None
+    return Change("stop", end, patient)
 
 
 def reset(vad: Vad, at: int) -> None:
     """Forget the stream but not the clock: nothing before sample `at` belongs to a later utterance (F8)."""
-    vad.run, vad.speaking, vad.silent_since, vad.floor = 0, False, None, at
+    vad.run, vad.speaking, vad.silent_since, vad.patience, vad.floor = 0, False, None, None, at

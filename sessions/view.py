@@ -62,7 +62,8 @@ def idle_until(session: Session) -> int | None:
     """Return when the session has been idle for too long (C2); None: never, or not while a stage is still being
     given a request, or units of one (C3)."""
     ttl_ms = session.limits.idle_ttl_ms
-    if not ttl_ms or any(request.phase == "submitted" for request in session.requests.values()):
+    given = (known for known in session.requests.values() if known.utterance is None)
+    if not ttl_ms or any(known.phase == "submitted" for known in given):
         return None
     if session.input.stream.in_flight:
         return None

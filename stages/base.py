@@ -148,6 +148,10 @@ class Stage(Protocol):
     after `Abort` or `Release`. Text of an inner stage that the client shall see is `StageProduced` as soon as it is
     there, and goes on to the next stage all the same (N12).
 
+    A request whose `payload.purpose` is "transcribe" is answered by `StageTranscribed` for its one item and
+    `StageFinished`: nobody has ended a turn, and nothing is answered. It comes only to a stage whose model has the
+    capability `transcribes_ahead`.
+
     A resident request (`payload.response_id` None) does not finish: between its acceptance and its end, each of its
     units is answered (see `Append`), and `StageSegmentFinished` says what the model decides when it has worked off
     what it has. An exception out of `handle` is a fault of the stage: the host fails the request.

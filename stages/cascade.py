@@ -2,7 +2,8 @@
 
 Recogniser, language model and voice of one turn run beside each other: the language model's text is cut into
 clauses, and the voice speaks a clause while the next one is being written. All of it stops within one token or
-one piece of sound of an abort.
+one piece of sound of an abort. The words of a turn that is still being spoken are looked for in a lane of their
+own, one turn at a time, so that no recognition of a whole turn waits for more than one of them.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from antiphon.stages.base import (
 from antiphon.stages.chat_prompt import PromptTooLong
 from antiphon.stages.llm import ChatModel
 from antiphon.stages.piper import PiperVoice
+from antiphon.stages.preview import Preview
 from antiphon.stages.turn import Models, Say, Turn
 from antiphon.stages.whisper import WhisperRecogniser
 
@@ -77,10 +79,11 @@ class CascadeStage:
         self._settings = settings or CascadeSettings()
         self._report: Report = _nowhere
         self._lock = threading.Lock()
-        self._turns: dict[str, Turn] = {}
+        self._turns: dict[str, Turn | Preview] = {}
         self._models: Models | None = None
         self._speakers = ThreadPoolExecutor(WORKERS, thread_name_prefix="speaker")
         self._writers = ThreadPoolExecutor(WORKERS, thread_name_prefix="writer")
+        self._listeners = ThreadPoolExecutor(1, thread_name_prefix="listener")
 
     @property
     def input_format(self) -> AudioFormat:
@@ -127,6 +130,7 @@ class CascadeStage:
             self._forget(request)
         self._speakers.shutdown(wait=True, cancel_futures=True)
         self._writers.shutdown(wait=True, cancel_futures=True)
+        self._listeners.shutdown(wait=True, cancel_futures=True)
         if self._models is not None:
             self._models.voice.close()
 
@@ -134,10 +138,14 @@ class CascadeStage:
         if message.request in self._turns or self._models is None:
             return
         say = self._way_out(message.request)
-        turn = Turn(message, self._models, self._writers, say)
-        self._turns[message.request] = turn
+        work: Turn | Preview
+        if message.payload.purpose == "transcribe":
+            work, lane = Preview(message, self._models.recogniser, say), self._listeners
+        else:
+            work, lane = Turn(message, self._models, self._writers, say), self._speakers
+        self._turns[message.request] = work
         say(StageAccepted(request=message.request), b"")
-        self._speakers.submit(turn.run).add_done_callback(partial(_report_fault, message.request, say))
+        lane.submit(work.run).add_done_callback(partial(_report_fault, message.request, say))
 
     def _way_out(self, request: str) -> Say:
         """Return where a turn reports to; it closes for ever when the request is forgotten."""

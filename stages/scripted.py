@@ -173,6 +173,8 @@ Step = (
 Script = Sequence[Step]
 
 ANSWER: Script = (Say("Hello.", 80), Finish())
+QUIET: Script = (Finish(),)
+"""Hears nothing in what is said so far."""
 
 
 class Crashed(Exception):
@@ -203,6 +205,7 @@ class _Run:
 class ScriptedStage:
     """Plays `scripts[n]` for the n-th request (0, 1, …), else `default`.
 
+    Requests for the words of an utterance that is still open are counted apart: `previews[n]`, else `QUIET`.
     `messages` is everything it was told, in order. `cue(name)` lets scripts go on; `crash` makes every later
     message raise.
     """
@@ -213,6 +216,7 @@ class ScriptedStage:
         scripts: Mapping[int, Script] | None = None,
         default: Script = ANSWER,
         input_format: AudioFormat = INPUT,
+        previews: Mapping[int, Script] | None = None,
     ) -> None:
         self.messages: list[AnyMessage] = []
         self._clock = clock
@@ -221,6 +225,8 @@ class ScriptedStage:
         self._input_format = input_format
         self._report: Report | None = None
         self._count = 0
+        self._previews = dict(previews or {})
+        self._previewed = 0
         self._runs: dict[str, _Run] = {}
         self._cues: set[str] = set()
         self._owed: list[str] = []
@@ -293,13 +299,19 @@ class ScriptedStage:
     # -- playing ---------------------------------------------------------------------------------------------
 
     def _submit(self, submit: Submit) -> None:
-        script = self._scripts.get(self._count, self._default)
-        self._count += 1
+        script = self._script(submit)
         if script and isinstance(script[0], Crash):
             raise Crashed("as the script says")
         self._runs[submit.request] = _Run(submit, script)
         self._say(StageAccepted(request=submit.request))
         self._play(submit.request)
+
+    def _script(self, submit: Submit) -> Script:
+        if submit.payload.purpose == "transcribe":
+            self._previewed += 1
+            return self._previews.get(self._previewed - 1, QUIET)
+        self._count += 1
+        return self._scripts.get(self._count - 1, self._default)
 
     def _append(self, run: _Run, unit: Append) -> None:
         """Take a unit in; one that is not the next is refused, as a model with a timeline must."""

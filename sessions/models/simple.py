@@ -23,6 +23,7 @@ CASCADE = TurnModel(
     version="1",
     capabilities=Capabilities(
         optional_input_modalities=("text",),
+        transcribes_ahead=True,
         input_format=AudioFormat("pcm16", 16_000),
         output_rate=24_000,
         voices=("default", "joe"),

@@ -55,6 +55,8 @@ def test_a1_session_ids_follow_from_the_secret_and_their_prefix_is_checked() -> 
 def test_a11_a_request_id_says_whose_it_is(session: str, epoch: int, turn: int) -> None:
     assert ids.parse_request(ids.turn_request(session, epoch, turn)) == ids.RequestName(session, epoch, turn)
     assert ids.parse_request(ids.resident_request(session, epoch)) == ids.RequestName(session, epoch, None)
+    preview = ids.preview_request(session, epoch, turn)
+    assert ids.parse_request(preview) == ids.RequestName(session, epoch, preview=turn)
 
 
 @rule("A10", "A11", "P14")
@@ -73,6 +75,8 @@ def test_a11_a_request_id_says_whose_it_is(session: str, epoch: int, turn: int) 
         "s.e-1",
         "s.e١",
         "s.e1.turn١",
+        "s.e1.preview",
+        "s.e1.preview01",
     ],
 )
 def test_a11_look_alikes_are_nobodys(text: str) -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from antiphon.events import commands as cmd
 from antiphon.events.audio import TextMark
-from antiphon.events.config import ConfigPatch, Transcription
+from antiphon.events.config import ConfigPatch, Transcription, TurnDetection
 from antiphon.events.items import Message, TextPart
 from antiphon.events.log import BEHAVIOUR, to_json
 
@@ -127,10 +127,32 @@ def echo_restart() -> World:
     return world
 
 
+def unfinished_sentence() -> World:
+    """A turn whose end is told from its words: it goes on behind half a sentence, and ends behind a whole one."""
+    world = World(dialect="ga", vad=TurnDetection(type="semantic_vad", eagerness="medium"))
+    world.append(10, score=20)
+    for words, silence in (("I would like to", 60), ("I would like to know the time.", 16)):
+        world.append(12, score=930)
+        world.append(8, score=20)
+        asked = next(name for name, known in world.session.requests.items() if known.utterance is not None)
+        utterance = world.session.input.item_id or ""
+        world.do(cmd.StageAccepted(request=asked))
+        world.do(cmd.StageTranscribed(request=asked, item_id=utterance, text=words, seconds=0.7, final=False))
+        world.do(cmd.StageFinished(request=asked))
+        world.release()
+        world.append(silence, score=20)
+    say_pieces(world, ["It is ", "three."], 400)
+    world.finish()
+    world.release()
+    world.close()
+    return world
+
+
 SCENARIOS: dict[str, Callable[[], World]] = {
     "spoken_turn": spoken_turn,
     "text_turn": text_turn,
     "echo_restart": echo_restart,
+    "unfinished_sentence": unfinished_sentence,
 }
 
 

@@ -981,8 +981,9 @@ def test_g30_barge_in_of_a_listening_resident_keeps_its_memory() -> None:
     assert world.resident == "duplex-1.e0"
 
 
-def test_a_semantic_detector_waits_as_its_eagerness_says() -> None:
-    world = World(dialect="ga", vad=TurnDetection(type="semantic_vad", eagerness="high"))
+def test_a_semantic_detector_without_words_waits_as_its_eagerness_says() -> None:
+    able = capable(CASCADE.capabilities, transcribes_ahead=False)
+    world = World(dialect="ga", vad=TurnDetection(type="semantic_vad", eagerness="high"), capabilities=able)
     world.append(5, score=900)
     assert kinds(world.append(15, score=0)) == ["AudioReceived"]
     assert "SpeechStopped" in kinds(world.append(1, score=0))

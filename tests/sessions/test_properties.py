@@ -51,6 +51,8 @@ DETECTIONS: list[TurnDetection | None] = [
     TurnDetection(silence_duration_ms=0, prefix_padding_ms=0, create_response=False),
     TurnDetection(type="semantic_vad", eagerness="high"),
     TurnDetection(silence_duration_ms=96, min_speech_duration_ms=64, idle_timeout_ms=5_000),
+    TurnDetection(type="semantic_vad", eagerness="low", min_speech_duration_ms=32, idle_timeout_ms=5_000),
+    TurnDetection(type="semantic_vad", interrupt_response=False, create_response=False),
 ]
 OVERLAPS: tuple[cmd.OverlapAction, ...] = ("barge_in", "listen", "continue", "drop")
 WORDS = ["", "Well, ", "all is well", ". And you?", " word"]
@@ -109,6 +111,10 @@ def has_worked(machine: "SessionMachine") -> bool:
 
 def listens(machine: "SessionMachine") -> bool:
     return alive(machine) and bool(machine.world.session.input.stream.in_flight)
+
+
+def speaks(machine: "SessionMachine") -> bool:
+    return connected(machine) and machine.world.session.input.vad.speaking
 
 
 def works(machine: "SessionMachine") -> bool:
@@ -191,6 +197,7 @@ class SessionMachine(stories.Machine):
         period_ms=st.sampled_from([None, 80]),
         seed=st.sampled_from([None, None, "Sing."]),
         reads=st.sampled_from([True, True, False]),
+        ahead=st.sampled_from([True, True, False]),
     )
     def open(
         self,
@@ -208,6 +215,7 @@ class SessionMachine(stories.Machine):
         period_ms: int | None,
         seed: str | None,
         reads: bool,
+        ahead: bool,
     ) -> None:
         able = msgspec.structs.replace(
             core.REGISTRY[plugin].capabilities,
@@ -216,6 +224,7 @@ class SessionMachine(stories.Machine):
             text_requires_complete_audio=unaligned,
             chunk_period_ms=period_ms if plugin == "echo" else None,
             supports_text_only_turn=reads,
+            transcribes_ahead=ahead,
             optional_input_modalities=("text", "video"),
         )
         self.world = World(
@@ -252,7 +261,7 @@ class SessionMachine(stories.Machine):
             assert isinstance(command, cmd.OpenSession | cmd.ResumeSession | cmd.Detach | cmd.CloseSession)
             return []
         for event in events:
-            if isinstance(event, ev.RequestSubmitted):
+            if isinstance(event, ev.RequestSubmitted | ev.PreviewRequested):
                 self.requests.append(event.request)
         if isinstance(command, cmd.Tick):
             assert bool(events) == (due is not None and due <= world.now), "a due deadline decides, no other does"
@@ -703,12 +712,20 @@ class SessionMachine(stories.Machine):
         failed = cmd.StageFailed(request=request, code="engine_error", message="It broke.", goes_on=goes_on)
         self.give(cmd.StageLost(request=request) if lost else failed)
 
-    @rule(data=st.data(), final=st.booleans())
+    @rule(data=st.data(), final=st.booleans(), text=st.sampled_from(["Words.", "Words and", "words", ""]))
     @precondition(has_worked)
-    def transcribe(self, data: st.DataObject, final: bool) -> None:
+    def transcribe(self, data: st.DataObject, final: bool, text: str) -> None:
         item_id = item_ids(data.draw, self.world)
         request = self.a_request(data.draw)
-        self.give(cmd.StageTranscribed(request=request, item_id=item_id, text="Words.", final=final))
+        self.give(cmd.StageTranscribed(request=request, item_id=item_id, text=text, final=final))
+
+    @rule(data=st.data(), frames=st.sampled_from([7, 8, 16, 30]))
+    @precondition(speaks)
+    def fall_silent(self, data: st.DataObject, frames: int) -> None:
+        """A pause, behind which the words so far may be asked for (WIRE 4.4)."""
+        self.world.wait(frames * 32)
+        size = frames * FRAME
+        self.give(cmd.AppendAudio(**self.sent(data.draw), size=size, wire_bytes=size, scores=(0,) * frames))
 
     # -- connections, time, the engine -----------------------------------------------------------------------
 

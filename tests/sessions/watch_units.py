@@ -126,7 +126,7 @@ class Units(Struct):
             assert not stream.buffer
             assert not self.flying
             assert not stream.held
-        listening = [key for key, known in session.requests.items() if known.response_id is None]
+        listening = [key for key, known in session.requests.items() if known.resident]
         assert listening or not stream.untold, "G6: a request that begins is told everything"
         assert len(set(stream.untold)) == len(stream.untold), "G6: told twice"
         size = unit_bytes(session)

@@ -92,20 +92,39 @@ class WatchWork(Struct):
                 assert (name.turn is None and name.aside is None) == resident, "A11: who is resident names no turn"
                 assert event.request not in before.requests, "A10: a name is used again"
                 self.submitted.add(event.request)
+            elif isinstance(event, ev.PreviewRequested):
+                self._preview(before, session, event)
         working = {name: known for name, known in session.requests.items() if known.phase in LIVE}
-        assert sum(known.response_id is None for known in working.values()) <= 1, "P12: two memories"
+        assert sum(known.resident for known in working.values()) <= 1, "P12: two memories"
         for name, known in working.items():
             owner = known.response_id
             assert owner is None or session.open_response(owner) is not None, f"P12: {name} works for nobody"
+            if known.utterance is not None:
+                taken = session.input
+                assert (taken.phase, taken.item_id) == ("speaking", known.utterance), f"P12: {name} is for nobody"
+                assert taken.ahead is not None, "P12"
+                assert taken.ahead.request == name, "P12: two questions about one utterance"
         gone = {name for name in before.requests if name not in session.requests}
         kinds = (ev.RequestReleased, ev.EngineRestarted)
         assert not gone or any(isinstance(event, kinds) for event in transaction.events), "A18: forgotten unasked"
+
+    def _preview(self, before: core.Session, session: core.Session, event: ev.PreviewRequested) -> None:
+        """A question about an open utterance has a name of its own, and asks for sound that is there."""
+        name = ids.parse_request(event.request)
+        assert name is not None, "P14: a name that nobody can read"
+        assert name.preview is not None, "P14: it is no turn"
+        assert (name.session, name.epoch) == (session.id, event.epoch), "P14"
+        assert event.request not in self.submitted, "A10: a name is used again"
+        self.submitted.add(event.request)
+        assert session.capabilities.transcribes_ahead, "DESIGN 5.8"
+        assert event.ref.size > 0
+        assert before.input.start <= event.ref.start < event.ref.end == session.input.position, "P29"
 
     def _effects(self, before: core.Session, session: core.Session, transaction: Transaction) -> None:
         ending = before.phase in ("closing", "closed")
         for event in transaction.events:
             ending = ending or isinstance(event, ev.SessionClosing)
-            assert not (ending and isinstance(event, ev.RequestSubmitted)), "P55"
+            assert not (ending and isinstance(event, ev.RequestSubmitted | ev.PreviewRequested)), "P55"
             if isinstance(event, ev.UnitsGivenUp | ev.UnitsReturned) and event.operation in self.operations:
                 request, seq = self.operations[event.operation]
                 self.fed[request] = seq - 1  # its number is given again (E25)
@@ -310,7 +329,7 @@ def _deletions(before: core.Session, after: core.Session, transaction: Transacti
 
 def _busy(session: core.Session, now: int) -> bool:
     going = session.input.stream.continuation
-    working = any(known.phase in LIVE for known in session.requests.values())
+    working = any(known.phase in LIVE and known.utterance is None for known in session.requests.values())
     working = working or (going is not None and going.due is not None)
     return working or session.input.reserved > session.input.retained or in_progress(session, now)
 

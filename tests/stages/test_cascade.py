@@ -25,6 +25,7 @@ from antiphon.stages.base import Abort, Confirm, Release, StageUnavailable, Subm
 from antiphon.stages.cascade import CascadeSettings, CascadeStage
 from antiphon.stages.chat_prompt import PromptTooLong
 from antiphon.stages.turn import SILENCE, Models
+from antiphon.stages.whisper import Recognition
 
 from .fakes import FakeChat, FakeRecogniser, FakeVoice, Listener
 from tests.rules import rule
@@ -35,6 +36,12 @@ SPEECH = SampleRef("in", 0, 32_000)
 
 def spoken(item_id: str = "item_u", transcript: str | None = None) -> Message:
     return Message(id=item_id, role="user", content=(AudioPart(transcript, SPEECH, 16_000, 1000),))
+
+
+def preview(request: str) -> Submit:
+    """Ask for the words of an utterance that is still open."""
+    asked = submit(spoken("item_open"), speaks=False)
+    return replace(asked, request=request, payload=replace(asked.payload, response_id=None, purpose="transcribe"))
 
 
 def submit(*items: Item, speaks: bool = True, target: AudioFormat = PCM, hold: bool = False) -> Submit:
@@ -103,6 +110,54 @@ def test_k10_all_stages_of_a_turn_work_under_its_one_request_which_ends_once(ben
     produced = [index for index, report in enumerate(reports) if isinstance(report, StageProduced)]
     assert finished == [len(reports) - 1], "neither a clause nor a stage in the middle ends the turn"
     assert len(produced) > 3
+
+
+def test_the_words_of_an_open_utterance_are_all_that_is_looked_for(bench: Any) -> None:
+    one = bench()
+    accepted, heard, finished = [report for report, _ in one.run(preview("p1")).reports]
+    assert accepted == StageAccepted(request="p1")
+    assert isinstance(heard, StageTranscribed)
+    assert (heard.item_id, heard.text, heard.final) == ("item_open", one.recogniser.words, False)
+    assert isinstance(finished, StageFinished)
+    assert [cost.stage for cost in finished.costs] == ["asr"]
+    assert one.chat.asked == []
+    one.stage.handle(Confirm(request="p1"))
+    one.stage.handle(Release(requests=("p1",)))
+    assert one.listener.reports[-1][0] == StageReleased(request="p1")
+
+
+def test_words_that_are_not_wanted_any_more_are_not_looked_for(bench: Any) -> None:
+    """A recognition that has begun goes on and is told to nobody; one that waits does not begin."""
+    entered, gate = threading.Event(), threading.Event()
+
+    class Slow(FakeRecogniser):
+        def recognise(self, audio: bytes) -> Recognition:
+            entered.set()
+            gate.wait(10)
+            return super().recognise(audio)
+
+    one = bench(recogniser=Slow())
+    one.stage.handle(preview("p1"))
+    one.stage.handle(preview("p2"))
+    assert entered.wait(10)
+    one.stage.handle(Abort(requests=("p1", "p2")))
+    gate.set()
+    one.run(submit(Message(id="item_t", role="user", content=(TextPart("Hello."),))))
+    one.stage.handle(preview("p3"))
+    one.listener.until(StageFinished, count=2)
+    assert len(one.recogniser.heard) == 2
+    told = [report.request for report, _ in one.listener.reports if isinstance(report, StageTranscribed)]
+    assert told == ["p3"]
+
+
+def test_a_recogniser_that_breaks_fails_the_question(bench: Any) -> None:
+    class Broken(FakeRecogniser):
+        def recognise(self, audio: bytes) -> Recognition:
+            raise ArithmeticError
+
+    one = bench(recogniser=Broken())
+    (failed,) = one.run(preview("p1")).of(StageFailed)
+    assert failed.request == "p1"
 
 
 @rule("G12", "N20")

@@ -101,6 +101,24 @@ def test_each_request_has_its_script_and_later_ones_the_default() -> None:
     assert play.stage.requests == ["a", "b", "b"]
 
 
+def test_questions_about_an_open_utterance_have_scripts_of_their_own() -> None:
+    reports: list[AnyReport] = []
+    previews = {1: (Transcribe("so far", final=False), Finish())}
+    stage = ScriptedStage(scripts={0: (Say("Yes."), Finish())}, previews=previews)
+    stage.start(lambda report, _: reports.append(report))
+    for name in ("p1", "p2"):
+        asked = submit(name)
+        stage.handle(replace(asked, payload=replace(asked.payload, response_id=None, purpose="transcribe")))
+    stage.handle(submit("q"))
+    names = [(report.request, type(report).__name__.removeprefix("Stage")) for report in reports]
+    assert names == [
+        *[("p1", "Accepted"), ("p1", "Finished")],
+        *[("p2", "Accepted"), ("p2", "Transcribed"), ("p2", "Finished")],
+        *[("q", "Accepted"), ("q", "Produced"), ("q", "Finished")],
+    ]
+    assert reports[3] == StageTranscribed(request="p2", item_id="said", text="so far", final=False)
+
+
 def test_it_waits_for_cues_for_the_clock_and_for_sound() -> None:
     play = Play((Cue("go"), Say("1"), Sleep(100), Say("2"), Hear(4), Finish()))
     play.stage.handle(submit())

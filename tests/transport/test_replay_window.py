@@ -82,7 +82,10 @@ async def test_a_dialect_without_numbers_hears_nothing_of_it() -> None:
 
 @rule("D20")
 async def test_our_client_goes_on_after_an_overflow_and_does_not_try_another_socket() -> None:
-    async with serving(settings=SMALL) as served, RealtimeClient(served.url) as client:
+    async with (
+        serving(settings=HubSettings(replay_bytes=16 * OVERHEAD)) as served,
+        RealtimeClient(served.url) as client,
+    ):
         live = served.hub._live[client.session_id]  # pyright: ignore[reportPrivateUsage]
         live.runner.feed.window.bytes = 0
         client.heartbeat()
