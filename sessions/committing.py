@@ -15,6 +15,7 @@ from .playback import blocks
 from .refusal import Refusal, refuse
 from .semantics import Judged
 from .state import Session
+from .transcript import words_of_turn
 
 SILENCE = "silence_or_noise"
 
@@ -133,6 +134,7 @@ def commit_turn(
     if session.auto and session.input.speech:
         end_input(draft)
         session = draft.session
+    words = words_of_turn(session)
     ref, content = _content(session)
     auto, busy = session.auto, blocks(session, draft.now)
     committed = _seal(
@@ -149,6 +151,8 @@ def commit_turn(
     previous = committed.previous_item_id
     draft.emit(ev.ItemCreated(number=draft.number, count=3, item=item, previous_item_id=previous))
     _tell_hint(draft, item)
+    if words is not None:
+        _tell_words(draft, item, words)
     if wanted and not auto:
         answer(draft, item.id)
 
@@ -170,6 +174,23 @@ def _tell_hint(draft: Draft, item: Message) -> None:
                 content_index=index,
             )
         )
+
+
+def _tell_words(draft: Draft, item: Message, words: str) -> None:
+    """Give the item the words that its stage has heard while it was spoken; shown as any transcription (N13)."""
+    index = sound_index(item)
+    part = item.content[index]
+    assert isinstance(part, AudioPart), "it was heard"
+    draft.emit(
+        ev.UserTranscribed(
+            number=draft.number,
+            count=1 if draft.session.config.transcription is not None else 0,
+            item_id=item.id,
+            text=words,
+            seconds=part.ms / 1000,
+            content_index=index,
+        )
+    )
 
 
 def _content(session: Session) -> tuple[SampleRef | None, tuple[Part, ...]]:

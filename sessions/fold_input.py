@@ -33,6 +33,8 @@ def audio_received(session: Session, event: ev.AudioReceived) -> None:
         taken.start = taken.position if empty or event.queued else taken.start
     detection = session.config.turn_detection
     if detection is None or not event.scored:
+        if taken.ahead is not None:
+            taken.ahead = msgspec.structs.replace(taken.ahead, whole=False)
         return
     limits = transcript.thresholds(session)
     vad.advance(taken.vad, limits, event.scores, samples(session, before) - event.lead)
@@ -67,7 +69,8 @@ def asked_ahead(session: Session, event: ev.PreviewRequested) -> None:
     taken = session.input
     until = samples(session, event.ref.end)
     known = taken.ahead or Ahead(event.request, until)
-    taken.ahead = msgspec.structs.replace(known, request=event.request, until=until)
+    whole = event.ref.start == taken.start
+    taken.ahead = msgspec.structs.replace(known, request=event.request, until=until, whole=whole)
 
 
 def turn_previewed(session: Session, event: ev.TurnPreviewed) -> None:
@@ -75,7 +78,9 @@ def turn_previewed(session: Session, event: ev.TurnPreviewed) -> None:
     taken, detection = session.input, session.config.turn_detection
     assert taken.ahead is not None, "somebody has asked"
     until, since = taken.ahead.until, taken.vad.silent_since
-    taken.ahead = Ahead(event.request, until, event.text, until, event.sentence, event.rule)
+    taken.ahead = msgspec.structs.replace(
+        taken.ahead, text=event.text, heard=until, sentence=event.sentence, rule=event.rule
+    )
     if detection is not None and detection.type == "semantic_vad" and since is not None and since < until:
         taken.vad.patience = semantics.silence_ms(detection.eagerness, event.sentence) * vad.RATE // 1000
 

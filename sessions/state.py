@@ -30,7 +30,7 @@ from antiphon.events.metrics import StageCost, Usage
 from .batches import Batches
 from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 27
+STATE_VERSION = 28
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
@@ -121,7 +121,8 @@ class Turn(Struct):
 class Vad(Struct):
     """Voice activity, folded from scores. Positions are samples of the input timeline.
 
-    `patience` is how long the pause that goes on may last, in samples, if its words were judged.
+    `patience` is how long the pause that goes on may last, in samples, if its words were judged. `spoken` is the
+    end of the last frame of speech.
     """
 
     run: int = 0
@@ -129,6 +130,7 @@ class Vad(Struct):
     speaking: bool = False
     silent_since: int | None = None
     patience: int | None = None
+    spoken: int = 0
     floor: int = 0
 
 
@@ -267,12 +269,14 @@ def size_of(refs: Group) -> int:
 class Ahead(Struct, frozen=True):
     """The running transcript of the utterance that is open: what was asked of the stage last, and what it has said.
 
-    `until` is the sample up to which `request` listens. `text` was heard up to sample `heard`: while another
-    question is under way, or comes to nothing, that is less.
+    `until` is the sample up to which `request` listens, `whole`: to all that is buffered, and the detector has
+    listened to what came behind it. `text` was heard up to sample `heard`: while another question is under way, or
+    comes to nothing, that is less.
     """
 
     request: str
     until: int
+    whole: bool = False
     text: str | None = None
     heard: int = 0
     sentence: Sentence = "unclear"

@@ -25,6 +25,15 @@ def words_so_far(session: Session) -> str | None:
     return "" if previews(session) else None
 
 
+def words_of_turn(session: Session) -> str | None:
+    """Return the words of what is buffered, if the stage has heard all speech in it: it need not be heard again."""
+    taken = session.input
+    ahead = taken.ahead
+    if ahead is None or not ahead.whole or taken.transcript or ahead.heard < taken.vad.spoken:
+        return None
+    return ahead.text or None
+
+
 def transcribes(session: Session) -> bool:
     """Return whether the stage can be asked for the words of an utterance that is open."""
     return session.capabilities.transcribes_ahead and not session.resident

@@ -80,13 +80,14 @@ def _while_silent(vad: Vad, limits: Thresholds, score: int, at: int) -> Change |
     vad.run += 1
     if vad.run < limits.min_frames:
         return None
-    vad.run, vad.speaking, vad.silent_since, vad.patience = 0, True, None, None
+    vad.run, vad.speaking, vad.silent_since, vad.patience, vad.spoken = 0, True, None, None, at + FRAME
     return Change("start", max(vad.run_start - limits.prefix, vad.floor))
 
 
 def _while_speaking(vad: Vad, limits: Thresholds, score: int, at: int) -> Change | None:
     if score >= limits.start:
         vad.silent_since = vad.patience = None
+        vad.spoken = at + FRAME
         return None
     if score >= limits.stop:
         return None

@@ -7,9 +7,9 @@ from antiphon.events import commands as cmd
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
 from antiphon.events.audio import SampleRef
-from antiphon.events.config import ConfigPatch, Dialect, Limits, TurnDetection
+from antiphon.events.config import ConfigPatch, Dialect, Limits, Transcription, TurnDetection
 from antiphon.events.context import ContextTurn
-from antiphon.events.items import Message, sound_index
+from antiphon.events.items import AudioPart, Message, sound_index
 from antiphon.sessions.plugins import CASCADE
 from antiphon.sessions.transcript import words_so_far
 from antiphon.sessions.view import next_deadline
@@ -219,6 +219,131 @@ def test_words_so_far_while_the_turn_is_open(dialect: Dialect) -> None:
     assert words_so_far(world.session) == "Well, um"
     world.clear()
     assert words_so_far(world.session) == ""
+
+
+# -- what a turn with words shares with any other (WIRE 4.4, 6.2, 6.3) -------------------------------------------
+
+
+@rule("F21", "F22")
+@pytest.mark.parametrize("dialect", ["duplex", "ga", "beta"])
+def test_speech_that_does_not_interrupt_is_asked_about_and_answered_behind_the_running_answer(
+    dialect: Dialect,
+) -> None:
+    world = World(dialect=dialect, vad=replace(SEMANTIC, interrupt_response=False), auto=dialect == "duplex")
+    world.begin()
+    running = world.request
+    world.produce("It is ", 2_000)
+    world.append(20, score=900)
+    assert "PreviewRequested" in kinds(world.append(PAUSE, score=0))
+    told(world, "No, I mean the other one.")
+    count, stop, events = stopped(world)
+    assert (PAUSE + count, stop.reason) == (frames(500), "sentence_complete")
+    assert "Interrupted" not in kinds(events)
+    committed = only(events, ev.InputCommitted)
+    assert committed.response_create_deferred
+    assert committed.overlap_deferred
+    assert only(events, ev.AnswerDeferred).item_id == committed.item_id
+    assert world.request == running
+    if dialect == "duplex":
+        decided = [event for event in world.logged(ev.OverlapDecided) if event.action == "listen"]
+        assert {event.reason for event in decided} == {"policy_listen_only"}
+        world.ack(2_000)
+    events = world.finish(running)
+    assert kinds(events)[-2:] == ["ResponseCreated", "RequestSubmitted"]
+
+
+@pytest.mark.parametrize(("dialect", "auto"), [("ga", False), ("beta", False), ("duplex", False)])
+def test_a_turn_that_asks_for_no_answer_gets_none(dialect: Dialect, auto: bool) -> None:
+    world = World(dialect=dialect, vad=replace(SEMANTIC, create_response=False), auto=auto)
+    world.append(10, score=900)
+    world.append(PAUSE, score=0)
+    told(world, "What is the time?")
+    _, _, events = stopped(world)
+    assert only(events, ev.InputCommitted).no_response
+    assert "ResponseCreated" not in kinds(events)
+    assert "ResponseCreated" in kinds(world.respond())
+
+
+def test_a_user_who_is_silent_behind_an_answer_is_prompted() -> None:
+    world = World(dialect="ga", vad=replace(SEMANTIC, idle_timeout_ms=5_000))
+    world.answer(ms=1_000)
+    world.release()
+    world.wait(6_000)
+    events = world.tick()
+    assert kinds(events)[:2] == ["InputTimedOut", "InputCommitted"]
+    assert only(events, ev.InputCommitted).reason == "idle"
+    assert kinds(events)[-1] == "RequestSubmitted", "nobody is asked for words of silence"
+
+
+# -- the words of the turn ------------------------------------------------------------------------------------
+
+
+def transcript_of(world: World, events: list[ev.AnyEvent]) -> str | None:
+    """Return the words that the item of a turn has when it is answered."""
+    item = world.session.conversation.entries[only(events, ev.InputCommitted).item_id].item
+    assert isinstance(item, Message)
+    part = item.content[sound_index(item)]
+    assert isinstance(part, AudioPart)
+    return part.transcript
+
+
+@rule("N13")
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_turn_whose_words_are_known_is_not_heard_again(shown: bool) -> None:
+    world = World(vad=SEMANTIC, auto=True)
+    if shown:
+        world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(transcription=Transcription())))
+    world.append(10, score=900)
+    world.append(PAUSE, score=0)
+    told(world, "What is the time?")
+    _, _, events = stopped(world)
+    transcribed = only(events, ev.UserTranscribed)
+    assert (transcribed.text, transcribed.count, transcribed.final) == ("What is the time?", int(shown), True)
+    assert kinds(events)[-3:] == ["ResponseCreated", "RequestSubmitted", "PreviewDropped"]
+    assert transcript_of(world, events) == "What is the time?"
+    (submit,) = [effect for effect in world.effects(events) if isinstance(effect, fx.SubmitToStage)]
+    (item,) = submit.payload.items
+    assert isinstance(item, Message)
+    (part,) = item.content
+    assert isinstance(part, AudioPart)
+    assert (part.transcript, part.ref) == ("What is the time?", None)
+
+
+def test_a_commit_in_a_pause_whose_words_are_known_has_them() -> None:
+    world = paused()
+    told(world, "What is the time?")
+    assert transcript_of(world, world.commit()) == "What is the time?"
+
+
+def test_words_that_are_not_all_that_was_said_are_not_those_of_the_turn() -> None:
+    more = paused()
+    told(more, "What is")
+    more.append(1, score=900)
+    assert transcript_of(more, more.commit()) is None
+    nothing = paused()
+    told(nothing, "")
+    assert transcript_of(nothing, nothing.commit()) is None
+    long = listening(spoken=700)
+    long.append(PAUSE, score=0)
+    told(long, "and so on.")
+    assert transcript_of(long, long.commit()) is None
+    mine = paused()
+    told(mine, "What is the lime?")
+    mine.append(1, score=0, transcript="What is the time?")
+    assert transcript_of(mine, mine.commit()) == "What is the time?"
+
+
+@pytest.mark.parametrize("how", ["fails", "is switched off"])
+def test_words_behind_which_nobody_has_listened_are_not_those_of_the_turn(how: str) -> None:
+    """The detector cannot tell whether more was said."""
+    world = paused()
+    told(world, "What is the time?")
+    if how == "fails":
+        world.do(cmd.AppendAudio(attachment=1, size=FRAME, wire_bytes=FRAME, scored=False))
+    else:
+        world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(turn_detection=None)))
+        world.append(1)
+    assert transcript_of(world, world.commit()) is None
 
 
 # -- words that the client tells ------------------------------------------------------------------------------

@@ -404,6 +404,10 @@ class World:
                 events += self.do(cmd.StageReleased(request=name))
         return events
 
+    def logged(self, kind: type[E]) -> list[E]:
+        """Return all events of a kind."""
+        return [event for entry in self.log for event in entry.events if isinstance(event, kind)]
+
     # -- short stories ---------------------------------------------------------------------------------------
 
     def begin(self, text: str = "How are you?") -> str:
