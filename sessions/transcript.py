@@ -62,8 +62,10 @@ def thresholds(session: Session, hint: str | None = None) -> vad.Thresholds:
     detection = session.config.turn_detection
     assert detection is not None, "somebody detects"
     limits = vad.thresholds(detection)
+    if detection.type == "server_vad":
+        return limits
     told = session.input.transcript + (hint or "")
-    if detection.type == "semantic_vad" and told:
+    if told:
         ms = semantics.silence_ms(detection.eagerness, semantics.judge(told).sentence)
         return msgspec.structs.replace(limits, silence=ms * vad.RATE // 1000)
     return limits

@@ -304,6 +304,10 @@ def _work(story: Story, event: ev.AnyEvent, now: float) -> None:
     match event:
         case ev.RequestSubmitted():
             story.work.append(Work(event.request, now, event.response_id))
+        case ev.PreviewRequested():
+            story.work.append(Work(event.request, now, None))
+        case ev.PreviewDropped():
+            _abort(story, (event.request,), now)
         case ev.RequestFinished():
             for work in story.work:
                 if work.request == event.request:

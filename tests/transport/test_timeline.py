@@ -7,6 +7,7 @@ import pytest
 
 from antiphon.events import commands as cmd
 from antiphon.events.audio import AudioFormat
+from antiphon.events.config import TurnDetection
 from antiphon.transport.timeline import Answer, Story, spans, tell, waits
 from antiphon.transport.wav import Pcm
 
@@ -70,6 +71,20 @@ def test_every_score_has_its_time(world: World) -> None:
     assert story.scores[0] == (pytest.approx(0.032), 0.02)
     assert story.scores[3] == (pytest.approx(0.128), 0.9)
     assert story.time_of(1_024) == pytest.approx(0.032)
+
+
+def test_what_a_stage_was_asked_of_an_open_utterance_is_work() -> None:
+    world = World(vad=TurnDetection(type="semantic_vad"))
+    world.append(10, score=900)
+    world.append(7, score=0)
+    world.do(cmd.StageFinished(request="duplex-1.e0.preview1"))
+    world.append(3, score=900)
+    world.append(7, score=0)
+    world.append(1, score=0)
+    world.clear()
+    first, second = tell(world.log).work
+    assert (first.start_s, first.end_s, first.end) == (pytest.approx(0.544), pytest.approx(0.544), "finished")
+    assert (second.start_s, second.end_s, second.end) == (pytest.approx(0.864), pytest.approx(0.896), "aborted")
 
 
 def test_what_was_heard_of_an_answer(world: World) -> None:
