@@ -17,7 +17,11 @@ JsonText = str
 
 
 class TurnDetection(Struct, frozen=True, kw_only=True):
-    """Server voice activity detection (WIRE 4.4). Times in milliseconds; `threshold` is a probability."""
+    """Server voice activity detection (WIRE 4.4). Times in milliseconds; `threshold` is a probability.
+
+    `false_interruption`: speech over an answer interrupts it only when it has proved to be a turn (DESIGN 5.13);
+    duplex dialect.
+    """
 
     type: Literal["server_vad", "semantic_vad"] = "server_vad"
     threshold: float = 0.5
@@ -28,6 +32,7 @@ class TurnDetection(Struct, frozen=True, kw_only=True):
     interrupt_response: bool = True
     idle_timeout_ms: int | None = None
     eagerness: Literal["low", "medium", "high", "auto"] = "auto"
+    false_interruption: bool = False
 
 
 LOWEST_THRESHOLD = 0.16

@@ -24,6 +24,11 @@ from .commands import (
     ResponseOptions,
     RetrieveItem,
     Signal,
+    StageCalled,
+    StageFinished,
+    StageInnerFinished,
+    StageProduced,
+    StageSegmentFinished,
     UpdateSession,
 )
 from .config import Capabilities, Dialect, JsonText, Limits, Modality, SessionConfig
@@ -73,6 +78,47 @@ complete sentence a short one, after an unfinished one the longest, after one th
 knows the words (`no_transcript`), that of its eagerness. `client`: it committed. `overlap`: what was said during an
 answer is no turn. `idle`: the user said nothing at all.
 """
+Cause = Literal[
+    "barge_in",
+    "turn_detected",
+    "client_commit",
+    "client_cancelled",
+    "input_cancel",
+    "output_audio_buffer_clear",
+    "resident_ended",
+]
+"""Why an epoch ended: the engine's word."""
+OverlapReason = Literal[
+    "client_overlap_action",
+    "client_force_barge_in",
+    "client_force_listen",
+    "server_vad_speech_started",
+    "server_vad_utterance_active",
+    "barge_in_on_speech",
+    "barge_in_unsupported",
+    "auto_response_continuous",
+    "vision_follow",
+    "silence_or_noise",
+    "short_ack_transcript",
+    "policy_listen_only",
+    "policy_barge_in_on_speech",
+    "interruption_suspected",
+    "long_overlap_speech",
+    "overlap_words",
+]
+"""The rule that decided about sound during an answer (WIRE 6.4); the last three are of suspected interruptions."""
+DismissalReason = Literal[
+    "too_short",
+    "no_words",
+    "backchannel",
+    "client_overlap_action",
+    "input_cleared",
+    "answer_over",
+    "answer_failed",
+    "too_much_held",
+    "engine_restarted",
+]
+"""Why delivery goes on behind a suspected interruption (DESIGN 5.13)."""
 
 
 class PlaybackCursor(Struct, frozen=True, gc=False):
@@ -82,6 +128,13 @@ class PlaybackCursor(Struct, frozen=True, gc=False):
     sent_ms: int = 0
     played_ms: int = 0
     committed_ms: int = 0
+
+
+class PausedOutput(Struct, frozen=True, gc=False):
+    """How far an answer was heard when its delivery stopped."""
+
+    response_id: str
+    at_ms: int
 
 
 class SessionView(Struct, frozen=True, kw_only=True):
@@ -101,6 +154,8 @@ class SessionView(Struct, frozen=True, kw_only=True):
     active_response: str | None = None
     active_response_turn: int | None = None
     playback: PlaybackCursor = PlaybackCursor()
+    paused: PausedOutput | None = None
+    """Where an answer stands still because of speech that may interrupt it."""
 
 
 class ResponseHead(Struct, frozen=True, kw_only=True):
@@ -517,7 +572,7 @@ class OverlapDecided(PublicEvent, frozen=True, kw_only=True):
     epoch: int
     policy: str
     action: Literal["barge_in", "listen", "drop"]
-    reason: str
+    reason: OverlapReason
     duration_ms: int = 0
     overlap_ms: int = 0
     buffer: bool = False
@@ -525,6 +580,37 @@ class OverlapDecided(PublicEvent, frozen=True, kw_only=True):
     force_listen: bool = False
     keep: bool = False
     cancel: str | None = None
+
+
+class InterruptionSuspected(PublicEvent, frozen=True, kw_only=True):
+    """Speech over an answer may be no turn of the user: delivery stands still until that is clear (DESIGN 5.13).
+
+    `response_id` is the answer that was heard, or is being made, and `at_ms` how far it was heard. `start` is the
+    sample of the input at which the speech begins.
+    """
+
+    response_id: str
+    at_ms: int
+    start: int
+
+
+class InterruptionDismissed(PublicEvent, frozen=True, kw_only=True):
+    """It was no interruption: the answer goes on at the sample where it stopped, with what was held.
+
+    `count` 0: it has gone on before, and no client is told.
+    """
+
+    response_id: str
+    at_ms: int
+    reason: DismissalReason
+
+
+class InterruptionDoubted(PublicEvent, frozen=True, kw_only=True):
+    """Delivery goes on as if it was none; the utterance is still open, and may yet interrupt the answer."""
+
+    response_id: str
+    at_ms: int
+    reason: DismissalReason
 
 
 class ListenDecided(PublicEvent, frozen=True, kw_only=True):
@@ -701,6 +787,19 @@ class CleanupRetried(Event, frozen=True, kw_only=True):
     attempt: int
 
 
+HeldReport = StageProduced | StageCalled | StageSegmentFinished | StageInnerFinished | StageFinished
+
+
+class OutputHeld(Event, frozen=True, kw_only=True):
+    """What a stage says while delivery stands still: it is decided when that goes on, in its place among the rest.
+
+    `ref` is the place of its sound in the `out` stream, if it has any.
+    """
+
+    report: HeldReport
+    ref: SampleRef | None = None
+
+
 class OutputStarted(PublicEvent, frozen=True, kw_only=True):
     """The response has something to say: its message item and content part are open.
 
@@ -843,7 +942,7 @@ class Interrupted(Event, frozen=True, kw_only=True):
     """
 
     epoch: int
-    cause: str
+    cause: Cause
     requests: tuple[str, ...]
     response_id: str | None = None
     spares_turns: bool = False
@@ -919,6 +1018,9 @@ AnyEvent = (
     | InputDiscarded
     | UserTranscribed
     | OverlapDecided
+    | InterruptionSuspected
+    | InterruptionDismissed
+    | InterruptionDoubted
     | ListenDecided
     | ItemCreated
     | ItemDeleted
@@ -941,6 +1043,7 @@ AnyEvent = (
     | RequestReleased
     | CleanupFailed
     | CleanupRetried
+    | OutputHeld
     | OutputStarted
     | AudioDelta
     | TextDelta

@@ -10,6 +10,7 @@ from antiphon.events.items import AudioPart, Message, Part, TextPart, sound_inde
 from .answering import answer
 from .conditions import fits
 from .draft import Draft
+from .ending import interrupt
 from .feeding import end_input
 from .playback import blocks
 from .refusal import Refusal, refuse
@@ -105,7 +106,16 @@ def _wanted(session: Session, command: cmd.CommitInput) -> bool:
 # -- by whoever ends the turn --------------------------------------------------------------------------------
 
 
-def commit_detected(draft: Draft, *, wanted: bool, reason: ev.TurnEnd) -> None:
+def end_detected(draft: Draft, reason: ev.TurnEnd) -> None:
+    """Commit because the detector has found the end of an utterance; a model that listens all the time hears on."""
+    session = draft.session
+    detection = session.config.turn_detection
+    if detection is not None and not session.auto:
+        answers = session.config.auto_response and session.dialect == "duplex"
+        _commit_detected(draft, wanted=detection.create_response or answers, reason=reason)
+
+
+def _commit_detected(draft: Draft, *, wanted: bool, reason: ev.TurnEnd) -> None:
     """Commit because an utterance has ended. If too many turns wait, it stays in the buffer, and that is told."""
     try:
         _check_pending(draft.session, draft.now, wanted=wanted, asked=False)
@@ -122,8 +132,11 @@ def commit_turn(
 
     `asked`: the client says of this very turn that it wants an answer. Without that, a short overlap in the
     duplex dialect is an acknowledgement, and no turn (F19, WIRE 6.5). `silent`: nobody has spoken, and whoever
-    listens hears just that. `reason` says what has ended it.
+    listens hears just that. `reason` says what has ended it. What a client commits while it is suspected to
+    interrupt is a turn, so it does.
     """
+    if draft.session.suspicion is not None:
+        interrupt(draft, reason="turn_detected", cause="client_commit", asked=False)
     session = draft.session
     if session.input.phase == "speaking":
         stop_speech(draft, session.input.position // session.capabilities.input_format.width)

@@ -12,7 +12,7 @@ from . import (
     committing,
     conversing,
     creating,
-    deferring,
+    delivering,
     draining,
     faults,
     holding,
@@ -24,6 +24,8 @@ from . import (
     segments,
     signalling,
     speaking,
+    suspecting,
+    ticking,
     updating,
 )
 from .draft import Draft
@@ -52,7 +54,7 @@ CONTROLS: Mapping[type[cmd.Command], Handler] = {
     cmd.ConfirmAttachment: lifecycle.confirm_attachment,
     cmd.Detach: lifecycle.detach,
     cmd.CloseSession: lifecycle.close_session,
-    cmd.Tick: deferring.tick,
+    cmd.Tick: ticking.tick,
     cmd.StartRunner: lifecycle.start_runner,
     cmd.ReportRefusal: lifecycle.report_refusal,
     cmd.ReportFault: faults.report_fault,
@@ -113,8 +115,10 @@ def decide(session: Session, command: cmd.AnyCommand, now: int, plugins: Registr
     draft = Draft(session, max(now, session.now), plugins)
     if isinstance(command, cmd.ClientCommand):
         _decide_request(draft, command)
-    else:
+    elif session.suspicion is None or not delivering.keep(draft, command):
         CONTROLS[type(command)](draft, command)
+    if session.suspicion is not None and draft.events:
+        suspecting.heed(draft, session, command)
     waiting = len(session.input.stream.held)
     if waiting and draft.events:
         holding.carry_on(draft, REQUESTS, aborted=waiting if draft.failed else 0)

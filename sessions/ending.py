@@ -172,7 +172,7 @@ def interrupt(
     draft: Draft,
     *,
     reason: str,
-    cause: str,
+    cause: ev.Cause,
     asked: bool = True,
     spares_turns: bool = False,
     works: bool = False,
@@ -208,7 +208,7 @@ def cancel_alone(draft: Draft, response: Response, cause: str) -> None:
 
 
 def interrupt_playback(
-    draft: Draft, newest: Playout, cause: str, *, spares_turns: bool, requests: tuple[str, ...] = ()
+    draft: Draft, newest: Playout, cause: ev.Cause, *, spares_turns: bool, requests: tuple[str, ...] = ()
 ) -> None:
     """Void the sound that is still to be played although its response has ended; no stage is disturbed (G30), but
     for `requests`."""
@@ -216,7 +216,9 @@ def interrupt_playback(
     cut_queued(draft)
 
 
-def _bump(draft: Draft, cause: str, response_id: str, requests: tuple[str, ...], *, spares_turns: bool) -> None:
+def _bump(
+    draft: Draft, cause: ev.Cause, response_id: str, requests: tuple[str, ...], *, spares_turns: bool
+) -> None:
     draft.emit(
         ev.Interrupted(
             epoch=draft.session.epoch + 1,

@@ -5,7 +5,7 @@ from typing import Any
 
 from antiphon.events import events as ev
 
-from . import fold_calls, fold_input, fold_life, fold_talk, fold_units
+from . import fold_calls, fold_delivery, fold_input, fold_life, fold_talk, fold_units
 from .state import Session
 
 
@@ -61,6 +61,10 @@ HANDLERS: Mapping[type[ev.Event], Callable[[Session, Any], None]] = {
     ev.InputDiscarded: fold_input.input_discarded,
     ev.UserTranscribed: fold_input.user_transcribed,
     ev.OverlapDecided: fold_input.overlap_decided,
+    ev.InterruptionSuspected: fold_delivery.interruption_suspected,
+    ev.InterruptionDismissed: fold_delivery.decided,
+    ev.InterruptionDoubted: fold_delivery.interruption_doubted,
+    ev.OutputHeld: fold_delivery.output_held,
     ev.ItemCreated: fold_talk.item_created,
     ev.ItemDeleted: fold_talk.item_deleted,
     ev.ItemTruncated: fold_talk.item_truncated,
@@ -138,6 +142,7 @@ ACTIVITY: frozenset[type[ev.Event]] = frozenset(
         ev.RequestSubmitted,
         ev.RequestAccepted,
         ev.RequestFinished,
+        ev.OutputHeld,
         ev.OutputStarted,
         ev.AudioDelta,
         ev.TextDelta,

@@ -8,6 +8,7 @@ from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.items import AudioPart, FunctionOutput, Item, Message, json_size, places
 
 from . import fold_units, phases, semantics, transcript, vad
+from .fold_delivery import forgotten, stopped
 from .folding import step_over
 from .phases import move
 from .state import Ahead, Session, next_item_number, unanswered
@@ -111,6 +112,7 @@ def speech_started(session: Session, event: ev.SpeechStarted) -> None:
 
 def speech_stopped(session: Session, event: ev.SpeechStopped) -> None:
     session.input.phase = move(phases.INPUT, session.input.phase, event)
+    stopped(session, event.reason)
 
 
 def input_committed(session: Session, event: ev.InputCommitted) -> None:
@@ -163,6 +165,7 @@ def _empty_input(
 ) -> None:
     taken = session.input
     taken.phase = move(phases.INPUT, taken.phase, event)
+    forgotten(session, event)
     taken.start = taken.position
     taken.item_id, taken.speech, taken.non_speech, taken.transcript = None, False, False, ""
     taken.spoken = taken.overlap_ms = taken.hint_size = 0

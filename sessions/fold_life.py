@@ -4,6 +4,7 @@ from antiphon.events import events as ev
 
 from . import fold_units, phases, vad
 from .batches import retired
+from .fold_delivery import decided
 from .fold_input import samples
 from .fold_talk import request_to
 from .phases import move
@@ -117,6 +118,7 @@ def _recorded(session: Session) -> None:
 def engine_restarted(session: Session, event: ev.EngineRestarted) -> None:
     for request in event.lost:
         request_to(session, request, event)
+    decided(session, event)
     session.turn.epoch = event.epoch
     session.turn.gate = session.turn.listens = None
 
@@ -130,6 +132,7 @@ def session_closing(session: Session, event: ev.SessionClosing) -> None:
     lease.token = lease.previous_token = lease.confirm_by = lease.expires_at = None
     session.response = None
     session.others.clear()
+    decided(session, event)
     # What waited is discarded, with its credit (M9); nothing is heard any more (M19).
     session.input = Input(position=session.input.position, start=session.input.position)
     if event.control_id is not None:

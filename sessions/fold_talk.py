@@ -9,6 +9,7 @@ from antiphon.events.metrics import Usage
 from . import fold_units, phases
 from .cleaning import again, joined
 from .fold_calls import call_deleted, call_named, output_given, response_called
+from .fold_delivery import decided
 from .fold_input import asked_ahead, count_item, drop_deferred, let_go, put_off, rest, stir, waits_no_more
 from .folding import insert, opened, stand_behind, step_over
 from .measuring import added, spent
@@ -248,7 +249,7 @@ def _follow(
 
 def audio_delta(session: Session, event: ev.AudioDelta) -> None:
     playout = session.asides[event.response_id] if event.aside else session.playouts[event.response_id]
-    session.output.position = event.ref.end
+    session.output.position = max(session.output.position, event.ref.end)
     if playout.started is None and not event.aside:
         playout.started = start_of(session, session.now)
     playout.sent += event.ref.size
@@ -313,6 +314,8 @@ def _turn_ended(session: Session, event: ev.ResponseEnded) -> None:
 
 def interrupted(session: Session, event: ev.Interrupted) -> None:
     turn = session.turn
+    if not event.renews:
+        decided(session, event)
     turn.epoch = event.epoch
     turn.gate = turn.listens = None
     session.costs, session.usage = (), Usage()

@@ -280,8 +280,24 @@ def start_runner(draft: Draft, command: cmd.StartRunner) -> None:
     elif session.resumable:
         grace = max(session.limits.grace_ms, command.grace_ms)
         draft.emit(ev.SessionDetached(generation=session.lease.generation, reason="restart", grace_ms=grace))
+        _stop_waiting(draft)
     else:
         begin_close(draft, "disconnect", control_id=None, expired=False)
+
+
+def _stop_waiting(draft: Draft) -> None:
+    """End a suspected interruption: whoever spoke is not connected any more, and what was held is lost."""
+    known = draft.session.suspicion
+    if known is not None and known.phase == "held":
+        draft.emit(
+            ev.InterruptionDismissed(
+                number=draft.number,
+                count=1,
+                response_id=known.response_id,
+                at_ms=known.at_ms,
+                reason="engine_restarted",
+            )
+        )
 
 
 def _memory_lost(session: Session, plugins: Registry) -> bool:

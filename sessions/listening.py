@@ -12,7 +12,7 @@ from antiphon.events.items import json_size
 
 from . import previewing, transcript, vad
 from .acknowledging import acknowledges
-from .committing import commit_detected, stop_speech, tell_silence
+from .committing import end_detected, stop_speech, tell_silence
 from .draft import Draft
 from .ending import interrupt, live_requests
 from .feeding import hear
@@ -20,6 +20,7 @@ from .overlap import Judgement, Situation, Starts, judge
 from .playback import in_progress
 from .refusal import Refusal, refuse
 from .state import Session
+from .suspecting import ask_for_words, doubts, forget, review, suspect
 from .weighing import check_words
 
 
@@ -43,6 +44,10 @@ class _Heard(Struct):
     force_listen: bool = False
     vision: bool = False
     judged: Judgement | None = None
+
+    def suspects(self, session: Session) -> bool:
+        """Return whether it may be what a suspected interruption is decided by; `session` is the state before."""
+        return session.suspicion is not None or (self.judged is not None and self.judged.row.suspects)
 
 
 def append_audio(draft: Draft, command: cmd.AppendAudio) -> None:
@@ -82,6 +87,8 @@ def take(draft: Draft, command: cmd.AppendAudio, frames: tuple[SampleRef, ...]) 
         session = draft.session
         heard = _hear(session, command, draft.now)
     _take(draft, session, command, heard, frames)
+    if heard.suspects(session):
+        ask_for_words(draft)
     if heard.pauses:
         previewing.ask(draft)
 
@@ -121,7 +128,7 @@ def _take(
     draft: Draft, session: Session, command: cmd.AppendAudio, heard: _Heard, frames: tuple[SampleRef, ...]
 ) -> None:
     if heard.judged is not None and heard.judged.forgets:
-        _forget(draft, session, command, heard)
+        _forget(draft, session, command, heard, heard.judged)
     elif session.auto:
         _listen(draft, session, command, heard, frames)
     else:
@@ -237,6 +244,7 @@ def _judge(session: Session, command: cmd.AppendAudio, heard: _Heard) -> Judgeme
         policy=config.overlap_policy,
         starts=heard.starts,
         acknowledges=command.transcript is not None and acknowledges(command.transcript),
+        doubts=doubts(session),
     )
     return judge(
         situation,
@@ -281,7 +289,7 @@ def _received(
     )
 
 
-def _forget(draft: Draft, session: Session, command: cmd.AppendAudio, heard: _Heard) -> None:
+def _forget(draft: Draft, session: Session, command: cmd.AppendAudio, heard: _Heard, judged: Judgement) -> None:
     """Take sound that is no turn of the user, and forget what it belonged to (F16)."""
     speaking = session.input.phase == "speaking"
     draft.emit(_received(command, heard))
@@ -289,11 +297,12 @@ def _forget(draft: Draft, session: Session, command: cmd.AppendAudio, heard: _He
     if speaking:
         stop_speech(draft, heard.position // session.capabilities.input_format.width, "overlap")
     draft.emit(ev.InputDiscarded())
+    if session.suspicion is not None:
+        forget(draft, judged)
 
 
 def _announce(draft: Draft, session: Session, heard: _Heard) -> None:
     """Tell the speech that an append begins or ends, and do what follows; `session` is the state before."""
-    detection = session.config.turn_detection
     width = session.capabilities.input_format.width
     earliest = 0 if session.auto else session.input.start
     told, ended = False, None
@@ -309,11 +318,12 @@ def _announce(draft: Draft, session: Session, heard: _Heard) -> None:
             continue
         _start_speech(draft, max(change.at * width, earliest))
         if heard.starts == "yes" and not told:
-            _overlap(draft, session, heard)
+            _overlap(draft, session, heard, change.speech)
             told = True
-    if ended is not None and detection is not None and not session.auto:
-        answers = session.config.auto_response and session.dialect == "duplex"
-        commit_detected(draft, wanted=detection.create_response or answers, reason=ended)
+    if heard.suspects(session) and draft.session.suspicion is not None:
+        review(draft)
+    elif ended is not None:
+        end_detected(draft, ended)
 
 
 def _start_speech(draft: Draft, start: int) -> None:
@@ -337,8 +347,11 @@ def _start_speech(draft: Draft, start: int) -> None:
     )
 
 
-def _overlap(draft: Draft, session: Session, heard: _Heard) -> None:
-    """Tell what is done about sound that came during an answer, and interrupt it if that is it (F14, F17)."""
+def _overlap(draft: Draft, session: Session, heard: _Heard, start: int = 0) -> None:
+    """Tell what is done about sound that came during an answer, and interrupt it if that is it (F14, F17).
+
+    `start` is the sample at which speech begins in it, if it does.
+    """
     judged = heard.judged
     if judged is None:
         return
@@ -364,6 +377,8 @@ def _overlap(draft: Draft, session: Session, heard: _Heard) -> None:
         )
     if row.cancel is not None:
         interrupt(draft, reason="turn_detected", cause=row.cancel, asked=False)
+    elif row.suspects and session.suspicion is None:
+        suspect(draft, start)
 
 
 def _told(session: Session, heard: _Heard, judged: Judgement) -> bool:
@@ -417,7 +432,7 @@ def _works(session: Session) -> bool:
     return bool(session.input.stream.in_flight) or (going is not None and going.due is not None)
 
 
-def _void(draft: Draft, cause: str) -> None:
+def _void(draft: Draft, cause: ev.Cause) -> None:
     """Begin a new epoch if there is input to drop; an idle session has nothing that could end (G30, DESIGN 5.1)."""
     session = draft.session
     taken = session.input

@@ -1,7 +1,7 @@
 """What is done about sound that comes during an answer: one table, first match wins (BEHAVIOURS F15, WIRE 6.4).
 
-The rows have the numbers of F15. Rows 19 to 22, a policy that decides by duration, are not built (DESIGN 5.5),
-so the duration matters only to what becomes of the sound.
+The rows have the numbers of F15; row 17 has two lines, the first where speech must prove itself. Rows 19 to 22, a
+policy that decides by duration, are not built (DESIGN 5.5): it matters only to what becomes of the sound.
 """
 
 from functools import lru_cache
@@ -12,6 +12,7 @@ from msgspec.structs import astuple
 
 from antiphon.events.commands import OverlapAction
 from antiphon.events.config import OverlapPolicy
+from antiphon.events.events import OverlapReason
 
 from .conditions import fits
 
@@ -27,7 +28,8 @@ class Situation(Struct, frozen=True, gc=False):
 
     `auto`: the model answers on its own; `able`: it can be interrupted. `asked`, `forced` (to interrupt) and
     `held` (to listen) are the client's hints. `speech` is the one verdict (E3), `vision` says that frames came
-    which are input by themselves, `acknowledges` that the client's words are a short acknowledgement.
+    which are input by themselves, `acknowledges` that the client's words are a short acknowledgement, `doubts`
+    that speech must prove to be a turn before it interrupts (DESIGN 5.13).
     """
 
     auto: bool
@@ -40,6 +42,7 @@ class Situation(Struct, frozen=True, gc=False):
     policy: OverlapPolicy
     starts: Starts
     acknowledges: bool
+    doubts: bool = False
 
 
 class When(NamedTuple):
@@ -55,6 +58,7 @@ class When(NamedTuple):
     policy: OverlapPolicy | None = None
     starts: Starts | None = None
     acknowledges: bool | None = None
+    doubts: bool | None = None
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -63,25 +67,27 @@ class Row(Struct, frozen=True, kw_only=True):
     `buffer`: is the sound kept (always; never; if it is speech; if it is speech longer than a short
     acknowledgement). `defer`: no model hears it before the commit. `force_listen`: a model that hears it must not
     answer it (`asked`: if the client says so). `keep`: what was announced stays although the sound is not
-    buffered. `cancel`: what an interruption is called. `overlap`: what becomes of the counter (F18).
+    buffered. `cancel`: what an interruption is called. `suspects`: it may be one. `overlap`: what becomes of the
+    counter (F18).
     """
 
     number: int
     when: When
     action: Action
-    reason: str
+    reason: OverlapReason
     buffer: Literal["yes", "no", "speech", "long speech"] = "yes"
     defer: bool = False
     force_listen: Literal["yes", "no", "asked"] = "no"
     keep: bool = False
     cancel: Literal["barge_in", "turn_detected"] | None = None
+    suspects: bool = False
     overlap: Literal["stays", "reset", "grows", "grows by speech"] = "stays"
 
 
 def _listen(
     number: int,
     when: When,
-    reason: str,
+    reason: OverlapReason,
     buffer: Literal["yes", "no", "speech", "long speech"],
     overlap: Literal["stays", "reset", "grows", "grows by speech"],
 ) -> Row:
@@ -99,7 +105,12 @@ def _listen(
 
 
 def _barge_in(
-    number: int, when: When, reason: str, cancel: Literal["barge_in", "turn_detected"], *, grows: bool = True
+    number: int,
+    when: When,
+    reason: OverlapReason,
+    cancel: Literal["barge_in", "turn_detected"],
+    *,
+    grows: bool = True,
 ) -> Row:
     return Row(
         number=number,
@@ -160,6 +171,16 @@ ROWS: tuple[Row, ...] = (
         reason="server_vad_utterance_active",
         force_listen="yes",
         keep=True,
+        overlap="grows",
+    ),
+    Row(
+        number=17,
+        when=When(policy=BARGES, starts="yes", doubts=True),
+        action="listen",
+        reason="interruption_suspected",
+        force_listen="yes",
+        keep=True,
+        suspects=True,
         overlap="grows",
     ),
     _barge_in(17, When(policy=BARGES, starts="yes"), "server_vad_speech_started", "turn_detected"),

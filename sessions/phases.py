@@ -20,7 +20,11 @@ from antiphon.events.events import (
     InputDiscarded,
     InputDropped,
     Interrupted,
+    InterruptionDismissed,
+    InterruptionDoubted,
+    InterruptionSuspected,
     OutputEnded,
+    OutputHeld,
     OutputStarted,
     PreviewDropped,
     PreviewRequested,
@@ -44,6 +48,7 @@ SessionPhase = Literal["new", "open", "closing", "closed"]
 AttachmentPhase = Literal["absent", "unheard", "serving"]
 InputPhase = Literal["silent", "speaking", "stopped"]
 ResponsePhase = Literal["absent", "created", "speaking", "calling"]
+DeliveryPhase = Literal["flowing", "held", "doubted"]
 RequestPhase = Literal["unknown", "submitted", "accepted", "leaving", "stuck", "gone"]
 
 LIVE: frozenset[RequestPhase] = frozenset({"submitted", "accepted"})
@@ -113,6 +118,28 @@ RESPONSE: Table[ResponsePhase] = {
     },
     "speaking": {OutputEnded: "calling", ResponseDrains: "speaking", ResponseEnded: "absent"},
     "calling": {CallStarted: "calling", ResponseDrains: "calling", ResponseEnded: "absent"},
+}
+
+DELIVERY: Table[DeliveryPhase] = {
+    "flowing": {InterruptionSuspected: "held"},
+    "held": {
+        OutputHeld: "held",
+        InterruptionDismissed: "flowing",
+        InterruptionDoubted: "doubted",
+        Interrupted: "flowing",
+        EngineRestarted: "held",
+        SessionClosing: "flowing",
+    },
+    "doubted": {
+        InterruptionDismissed: "flowing",
+        InputCommitted: "flowing",
+        InputCleared: "flowing",
+        InputDropped: "flowing",
+        InputDiscarded: "flowing",
+        Interrupted: "flowing",
+        EngineRestarted: "flowing",
+        SessionClosing: "flowing",
+    },
 }
 
 REQUEST: Table[RequestPhase] = {

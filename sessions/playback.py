@@ -30,7 +30,12 @@ def heard(playout: Playout, now: int) -> tuple[int, Basis]:
     if playout.started is None:
         return 0, "playout"
     there = playout.sent_ms if playout.reached is None else playout.reached
-    return max(0, min((now - playout.started) // 1000, there)), "playout"
+    return max(0, min((_played_until(playout, now) - playout.started) // 1000, there)), "playout"
+
+
+def _played_until(playout: Playout, now: int) -> int:
+    """Return until when sound was played: it stands still while delivery is held (DESIGN 5.13)."""
+    return now if playout.paused is None else min(now, playout.paused)
 
 
 def plays(playout: Playout, now: int) -> bool:
@@ -41,14 +46,17 @@ def plays(playout: Playout, now: int) -> bool:
     if playout.cap_ms is not None:
         return False
     rest_ms = playout.sent_ms - heard(playout, now)[0]
-    return rest_ms > 0 and (playout.acked_at is None or now < playout.acked_at + 2 * rest_ms * 1000)
+    at = _played_until(playout, now)
+    return rest_ms > 0 and (playout.acked_at is None or at < playout.acked_at + 2 * rest_ms * 1000)
 
 
 def plays_until(playout: Playout) -> int | None:
     """Return the session time at which `plays` becomes false if nothing else happens; None: it does not.
 
-    It does not while nobody is connected who could hear the rest.
+    It does not while nobody is connected who could hear the rest, or while delivery is held.
     """
+    if playout.paused is not None:
+        return None
     if playout.acked_at is not None:
         return playout.acked_at + 2 * (playout.sent_ms - playout.committed_ms) * 1000
     there = playout.sent_ms if playout.reached is None else playout.reached
@@ -60,14 +68,14 @@ def plays_until(playout: Playout) -> int | None:
 def over_at(session: Session) -> int | None:
     """Return when all sound of answers is heard: by the acknowledgements if there are any, else by its length.
 
-    None: it is not heard while nobody is connected.
+    None: it is not heard while nobody is connected, or while delivery is held.
     """
     ends = [_over_at(playout) for playout in session.playouts.values() if playout.sent and playout.cap_ms is None]
     return None if None in ends else max((end for end in ends if end is not None), default=0)
 
 
 def _over_at(playout: Playout) -> int | None:
-    if playout.acked_at is None:
+    if playout.acked_at is None or playout.paused is not None:
         return plays_until(playout)
     return playout.acked_at + (playout.sent_ms - playout.played_ms) * 1000
 
@@ -242,6 +250,37 @@ def play_on(session: Session) -> None:
             playout.reached = None
         if playout.started is None:
             playout.started = start_of(session, now)
+        if playout.paused is not None:
+            playout.paused = now
+
+
+def pause(session: Session) -> None:
+    """Delivery is held: what was sent and not heard yet waits where it is."""
+    for playout in session.playouts.values():
+        if plays(playout, session.now) or not playout.ended:
+            playout.paused = session.now
+
+
+def unpause(session: Session) -> None:
+    """Delivery goes on: what waited plays on from the sample where it stopped, and the clocks with it."""
+    now = session.now
+    for playout in session.playouts.values():
+        since, playout.paused = playout.paused, None
+        if since is None:
+            continue
+        if playout.acked_at is not None:
+            playout.acked_at = now - max(since - playout.acked_at, 0)
+        if playout.started is not None:
+            # Nothing has played that was not sent: a stage that was slow has not made up for it meanwhile.
+            played = min(since - playout.started, playout.sent_ms * 1000)
+            playout.started = now - played
+            if playout.reached is not None:
+                playout.reached = max(played // 1000, 0)  # nobody is there to be told that it may play on
+
+
+def audible(session: Session, now: int) -> Playout | None:
+    """Return the answer that is heard now: the oldest one of which sound is still to be heard."""
+    return next((playout for playout in session.playouts.values() if plays(playout, now)), None)
 
 
 def cursor(playout: Playout | None) -> PlaybackCursor:

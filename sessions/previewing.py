@@ -7,6 +7,7 @@ from antiphon.events.audio import SampleRef
 
 from . import semantics
 from .draft import Draft
+from .fold_input import samples
 from .phases import LIVE
 from .state import Session
 
@@ -19,6 +20,8 @@ _ENDS = (
     ev.InputCleared,
     ev.InputDropped,
     ev.InputDiscarded,
+    ev.Interrupted,
+    ev.InterruptionDismissed,
 )
 """What may end the utterance."""
 
@@ -27,9 +30,11 @@ def ask(draft: Draft) -> None:
     """Ask the stage for the words of the utterance that is open, if one is; an earlier question is void."""
     session = draft.session
     taken, sound = session.input, session.capabilities.input_format
-    if taken.phase != "speaking":
+    if taken.phase == "silent":
         return
     before = asked(session)
+    if before is not None and taken.ahead is not None and taken.ahead.until == samples(session, taken.position):
+        return  # about just that
     if before is not None:
         draft.emit(ev.PreviewDropped(request=before))
     start = max(taken.start, taken.position - sound.bytes_for(LONGEST_MS))
@@ -62,12 +67,16 @@ def transcribed(draft: Draft, report: cmd.StageTranscribed) -> None:
 
 
 def settle(draft: Draft) -> None:
-    """Call a question off whose utterance has ended in this decision; another one may be open since."""
+    """Call a question off whose utterance has ended in this decision; another one may be open since.
+
+    As long as it is open whether the utterance interrupts an answer, its words matter also behind its end.
+    """
     if not any(isinstance(event, _ENDS) for event in draft.events):
         return
     session = draft.session
     request, taken = asked(session), session.input
-    if request is not None and (taken.phase != "speaking" or session.requests[request].utterance != taken.item_id):
+    matters = taken.phase == "speaking" or (taken.phase == "stopped" and session.suspicion is not None)
+    if request is not None and not (matters and session.requests[request].utterance == taken.item_id):
         draft.emit(ev.PreviewDropped(request=request))
 
 

@@ -14,8 +14,11 @@ from .playback import cursor
 from .state import Response, Session
 
 
-def stage_produced(draft: Draft, report: cmd.StageProduced) -> None:
-    """Turn a piece of an answer into a delta; the first one opens item and part."""
+def stage_produced(draft: Draft, report: cmd.StageProduced, place: SampleRef | None = None) -> None:
+    """Turn a piece of an answer into a delta; the first one opens item and part.
+
+    `place` is where its sound lies already, if it was held.
+    """
     session = draft.session
     if not answers(session, report.request):
         return
@@ -44,7 +47,7 @@ def stage_produced(draft: Draft, report: cmd.StageProduced) -> None:
     if response.phase == "created":
         _start_output(draft, session, response)
     if sounds:
-        _audio_delta(draft, session, response, report)
+        _audio_delta(draft, session, response, report, place)
     else:
         _text_delta(draft, session, response.head, report.text)
 
@@ -93,7 +96,9 @@ def _start_output(draft: Draft, session: Session, response: Response) -> None:
     )
 
 
-def _audio_delta(draft: Draft, session: Session, response: Response, report: cmd.StageProduced) -> None:
+def _audio_delta(
+    draft: Draft, session: Session, response: Response, report: cmd.StageProduced, place: SampleRef | None
+) -> None:
     head = response.head
     playout = session.playout(head.id)
     sent = (playout.sent if playout else 0) + report.size
@@ -106,7 +111,7 @@ def _audio_delta(draft: Draft, session: Session, response: Response, report: cmd
             session=session.id,
             response_id=head.id,
             item_id=head.item_id,
-            ref=SampleRef("out", session.output.position, report.size),
+            ref=place or SampleRef("out", session.output.position, report.size),
             format=head.output_format,
             audio_ms=audio_ms,
             text=report.text,

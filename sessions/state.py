@@ -18,9 +18,11 @@ from antiphon.events.context import ContextTurn
 from antiphon.events.events import (
     Basis,
     CommandHeld,
+    OutputHeld,
     ResponseHead,
     Sentence,
     SentenceRule,
+    TurnEnd,
     TurnState,
     UnitTaken,
 )
@@ -28,7 +30,7 @@ from antiphon.events.items import FunctionCall, FunctionOutput, Item, ItemStatus
 from antiphon.events.metrics import StageCost, Usage
 
 from .batches import Batches
-from .phases import AttachmentPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
+from .phases import AttachmentPhase, DeliveryPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
 STATE_VERSION = 28
 """Behaviour of the fold; a snapshot of another version is ignored."""
@@ -407,8 +409,9 @@ class Playout(Struct):
     it was announced (I10); else that takes an acknowledgement. `complete`: the stage has said all of it. `started`
     is the session time at which its sound began to play by the playout model, None while nobody could hear it.
     `reached` is what had been sent (ms) when the last connection went: until the next one comes, no more than that
-    can have been heard. `acked_at` is the time of the last acknowledgement. `cap_ms` is a hard limit set by a
-    truncation or an interruption, and `committed_ms` is then the same; `cut_at` says when it was first set.
+    can have been heard. `paused` is when delivery was held: nothing is played from there on. `acked_at` is the
+    time of the last acknowledgement. `cap_ms` is a hard limit set by a truncation or an interruption, and
+    `committed_ms` is then the same; `cut_at` says when it was first set.
     """
 
     response_id: str
@@ -421,6 +424,7 @@ class Playout(Struct):
     marks: list[TextMark] = field(default_factory=list[TextMark])
     started: int | None = None
     reached: int | None = None
+    paused: int | None = None
     spoken: bool = True
     unaligned: bool = False
     placed: bool = False
@@ -442,6 +446,24 @@ class Playout(Struct):
     def sent_ms(self) -> int:
         """Sound handed out, in milliseconds."""
         return self.format.ms(self.sent)
+
+
+class Suspicion(Struct):
+    """Speech over an answer that may be no turn of the user.
+
+    `response_id` and `at_ms` are what was heard when it began, `start` is the sample where it begins. While
+    delivery is held, what the stages say is kept: `size` bytes of it. `due`: it is decided then at the latest;
+    None: when the utterance ends. `ended` is why the detector has ended it meanwhile.
+    """
+
+    phase: DeliveryPhase
+    response_id: str
+    at_ms: int
+    start: int
+    due: int | None
+    held: list[OutputHeld] = field(default_factory=list[OutputHeld])
+    size: int = 0
+    ended: TurnEnd = "silence"
 
 
 class Entry(Struct, frozen=True):
@@ -554,6 +576,8 @@ class Session(Struct):
     asides: dict[str, Playout] = field(default_factory=dict[str, Playout])
     """What was sent and heard of responses out of band; it concerns nobody but who asks (I11)."""
     playouts: dict[str, Playout] = field(default_factory=dict[str, Playout])
+    suspicion: Suspicion | None = None
+    """Speech that may turn out to interrupt the answer (DESIGN 5.13)."""
     conversation: Conversation = field(default_factory=Conversation)
     requests: dict[str, Request] = field(default_factory=dict[str, Request])
     cleanup: Cleanup | None = None
@@ -631,6 +655,9 @@ def copy(session: Session) -> Session:
     twin.others = {key: _copied(response) for key, response in session.others.items()}
     twin.playouts = {key: _followed(playout) for key, playout in session.playouts.items()}
     twin.asides = {key: _followed(playout) for key, playout in session.asides.items()}
+    twin.suspicion = _copy.copy(session.suspicion)
+    if twin.suspicion is not None:
+        twin.suspicion.held = list(twin.suspicion.held)
     conversation = twin.conversation = _copy.copy(session.conversation)
     conversation.order, conversation.entries = list(conversation.order), dict(conversation.entries)
     twin.requests = dict(session.requests)

@@ -24,12 +24,14 @@ FRAME_MS = FRAME * 1000 // RATE
 class Change(Struct, frozen=True):
     """Speech began or ended. `at`: sample at which the utterance begins (padding included), or ends.
 
-    `patient`: it ended by what its words allowed.
+    `patient`: it ended by what its words allowed. `speech` is the sample at which the first frame of speech
+    begins, or the last one ends.
     """
 
     kind: Literal["start", "stop"]
     at: int
     patient: bool = False
+    speech: int = 0
 
 
 class Thresholds(Struct, frozen=True):
@@ -81,7 +83,7 @@ def _while_silent(vad: Vad, limits: Thresholds, score: int, at: int) -> Change |
     if vad.run < limits.min_frames:
         return None
     vad.run, vad.speaking, vad.silent_since, vad.patience, vad.spoken = 0, True, None, None, at + FRAME
-    return Change("start", max(vad.run_start - limits.prefix, vad.floor))
+    return Change("start", max(vad.run_start - limits.prefix, vad.floor), speech=vad.run_start)
 
 
 def _while_speaking(vad: Vad, limits: Thresholds, score: int, at: int) -> Change | None:
@@ -98,7 +100,7 @@ def _while_speaking(vad: Vad, limits: Thresholds, score: int, at: int) -> Change
     if end - vad.silent_since < (limits.silence if vad.patience is None else vad.patience):
         return None
     vad.speaking, vad.silent_since, vad.patience = False, None, None
-    return Change("stop", end, patient)
+    return Change("stop", end, patient, vad.spoken)
 
 
 def reset(vad: Vad, at: int) -> None:

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from antiphon.events.audio import SampleRef
 from antiphon.events.config import SessionConfig
-from antiphon.events.events import SessionView
+from antiphon.events.events import PausedOutput, SessionView
 from antiphon.events.items import AudioPart, Item, ItemReference, Message, Part, TextPart, places, text_of
 
 from .fold_units import as_written
@@ -31,7 +31,13 @@ def view(session: Session, config: SessionConfig | None = None) -> SessionView:
         active_response=response.head.id if response else None,
         active_response_turn=response.head.turn if response else None,
         playback=cursor(current(session)),
+        paused=_paused(session),
     )
+
+
+def _paused(session: Session) -> PausedOutput | None:
+    known = session.suspicion
+    return PausedOutput(known.response_id, known.at_ms) if known is not None and known.phase == "held" else None
 
 
 def next_deadline(session: Session) -> int | None:
@@ -48,7 +54,8 @@ def _deadlines_of_the_lease(session: Session) -> list[int]:
     lease, limits = session.lease, session.limits
     going = session.input.stream.continuation
     going_on = None if going is None else going.due
-    known = (lease.confirm_by, lease.expires_at, waits_until(session), going_on, prompt_at(session))
+    undecided = None if session.suspicion is None else session.suspicion.due
+    known = (lease.confirm_by, lease.expires_at, waits_until(session), going_on, prompt_at(session), undecided)
     deadlines = [deadline for deadline in known if deadline is not None]
     idle = idle_until(session)
     if idle is not None:

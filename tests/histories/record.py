@@ -148,11 +148,38 @@ def unfinished_sentence() -> World:
     return world
 
 
+def false_interruption() -> World:
+    """A user coughs over an answer, says "mhm", and interrupts the next sentence at last."""
+    world = World(vad=msgspec.structs.replace(QUICK_VAD, false_interruption=True))
+    world.begin()
+    say_pieces(world, ["It is ", "half past "], 400)
+    world.wait(200)
+    world.append(5, score=930)
+    say_pieces(world, ["three, ", "and "], 400)
+    world.append(7, score=20)
+    world.ack(700)
+    world.append(2, score=930)
+    world.produce("so ", 300)
+    world.append(2, score=930, transcript="Mhm.")
+    world.append(3, score=930)
+    world.finish()
+    world.ack(900)
+    world.wait(2_000)
+    world.tick()
+    world.append(16, score=930)
+    world.append(10, score=20)
+    world.release()
+    world.close()
+    world.release()
+    return world
+
+
 SCENARIOS: dict[str, Callable[[], World]] = {
     "spoken_turn": spoken_turn,
     "text_turn": text_turn,
     "echo_restart": echo_restart,
     "unfinished_sentence": unfinished_sentence,
+    "false_interruption": false_interruption,
 }
 
 

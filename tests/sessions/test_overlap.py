@@ -5,6 +5,7 @@ from itertools import product
 from typing import NamedTuple, get_args
 
 import pytest
+from msgspec.structs import replace
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
@@ -166,8 +167,24 @@ def test_f15_every_combination_is_decided_as_the_contract_says() -> None:
 
 @rule("F15")
 def test_f15_every_line_of_the_table_is_the_first_for_something() -> None:
-    reached = {id(row_of(situation(case))) for case in cases() if case.d == 80 and case.acc == 0}
+    reached: set[int] = set()
+    for case in cases():
+        if case.d == 80 and case.acc == 0:
+            known = situation(case)
+            reached |= {id(row_of(known)), id(row_of(replace(known, doubts=True)))}
     assert reached == {id(row) for row in ROWS}
+
+
+@rule("F15")
+def test_5_13_speech_that_must_prove_itself_differs_where_row_17_interrupts_and_nowhere_else() -> None:
+    for case in cases():
+        known = situation(case)
+        row, careful = row_of(known), row_of(replace(known, doubts=True))
+        if row.number != 17:
+            assert careful is row, case
+            continue
+        assert (careful.number, careful.action, careful.reason) == (17, "listen", "interruption_suspected")
+        assert (careful.buffer, careful.overlap, careful.cancel) == (row.buffer, row.overlap, None)
 
 
 def test_p35_only_the_inputs_of_the_table_decide() -> None:

@@ -53,6 +53,8 @@ DETECTIONS: list[TurnDetection | None] = [
     TurnDetection(silence_duration_ms=96, min_speech_duration_ms=64, idle_timeout_ms=5_000),
     TurnDetection(type="semantic_vad", eagerness="low", min_speech_duration_ms=32, idle_timeout_ms=5_000),
     TurnDetection(type="semantic_vad", interrupt_response=False, create_response=False),
+    TurnDetection(silence_duration_ms=96, min_speech_duration_ms=32, false_interruption=True),
+    TurnDetection(type="semantic_vad", eagerness="high", false_interruption=True),
 ]
 OVERLAPS: tuple[cmd.OverlapAction, ...] = ("barge_in", "listen", "continue", "drop")
 WORDS = ["", "Well, ", "all is well", ". And you?", " word"]
@@ -283,7 +285,7 @@ class SessionMachine(stories.Machine):
         quick=st.booleans(),
         overlap=st.sampled_from([None] * 8 + list(OVERLAPS)),
         hints=st.sampled_from([0] * 6 + [1, 2, 3]),
-        transcript=st.sampled_from([None, None, None, "Yes.", "No, wait."]),
+        transcript=st.sampled_from([None, None, None, "Yes.", "No, wait.", " "]),
         scored=st.sampled_from([True] * 7 + [False]),
         pictures=st.sampled_from([()] * 6 + [(50,), (70, 30)]),
     )
@@ -469,6 +471,62 @@ class SessionMachine(stories.Machine):
         self.give(cmd.CommitInput(attachment=world.attachment, create_response=wanted))
         world.wait(ms)
         self.give(cmd.Tick())
+
+    @rule(
+        data=st.data(),
+        pieces=st.integers(0, 2),
+        ends=st.booleans(),
+        frames=st.sampled_from([1, 4, 4, 10, 20]),
+        words=st.sampled_from([None, None, "Mhm.", "No, ", " "]),
+        said=st.integers(0, 3),
+        silence=st.sampled_from([0, 8, 8, 20]),
+        acked=st.sampled_from([None, None, 200, 10**9]),
+        waits=st.booleans(),
+    )
+    @precondition(connected)
+    def say_something_short(
+        self,
+        data: st.DataObject,
+        pieces: int,
+        ends: bool,
+        frames: int,
+        words: str | None,
+        said: int,
+        silence: int,
+        acked: int | None,
+        waits: bool,
+    ) -> None:
+        """Make a sound over an answer that may be a turn, or none, while the stages go on (DESIGN 5.13)."""
+        world = self.world
+        careful = data.draw(st.sampled_from([found for found in DETECTIONS if found and found.false_interruption]))
+        patch = ConfigPatch(turn_detection=careful)
+        self.give(cmd.UpdateSession(attachment=world.attachment, patch=patch))
+        self.talk(True, pieces, 700, ends)
+        hint = words
+        for score, length in ((990, 2), (990, frames), (0, silence)):
+            if world.session.config.turn_detection is None or not length:
+                continue
+            world.wait(length * 32)
+            size = length * FRAME
+            self.give(
+                cmd.AppendAudio(
+                    attachment=world.attachment,
+                    size=size,
+                    wire_bytes=size,
+                    scores=(score,) * length,
+                    transcript=hint,
+                )
+            )
+            hint = None
+            if data.draw(st.booleans()):
+                self.hear(said, 200, data.draw(st.booleans()))
+        if acked is not None:
+            self.give(cmd.AckPlayback(attachment=world.attachment, played_ms=acked))
+        known = world.session.suspicion
+        if waits and known is not None and known.due is not None:
+            world.now = max(world.now, known.due)
+        self.give(cmd.Tick())
+        self.hear(said, 200, ends)
 
     @rule(ms=st.sampled_from([1_000, 5_000]), acked=st.sampled_from([None, 0, 500]), jumps=st.booleans())
     @precondition(connected)
@@ -872,6 +930,9 @@ class SessionMachine(stories.Machine):
             session = world.session
             if not connected(self) or not session.turn.deferred:
                 return
+            if session.suspicion is not None and session.suspicion.due is not None:
+                world.now = max(world.now, session.suspicion.due)
+                world.tick()
             if session.response is not None:
                 world.finish()
                 continue

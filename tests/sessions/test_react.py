@@ -144,4 +144,4 @@ def test_words_that_are_known_stand_for_their_sound_unless_the_model_hears_it() 
 def test_nothing_else_has_effects() -> None:
     session = core.new()
     assert core.react(session, ev.AnswerDeferred()) == []
-    assert core.react(session, ev.Interrupted(epoch=1, cause="c", requests=())) == []
+    assert core.react(session, ev.Interrupted(epoch=1, cause="barge_in", requests=())) == []

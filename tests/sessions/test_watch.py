@@ -170,7 +170,7 @@ FAULTS: list[tuple[str, type[ev.Event], Plant]] = [
     (
         "interrupted nothing",
         ev.AudioReceived,
-        instead(ev.AudioReceived, lambda _e: ev.Interrupted(epoch=1, cause="why", requests=())),
+        instead(ev.AudioReceived, lambda _e: ev.Interrupted(epoch=1, cause="barge_in", requests=())),
     ),
     ("P29: bytes", ev.AudioReceived, instead(ev.AudioReceived, lambda e: replace(e, ref=SampleRef("in", 8, 8)))),
     ("P29: twice", ev.InputCommitted, instead(ev.InputCommitted, lambda e: replace(e, ref=SampleRef("in", 0, 0)))),

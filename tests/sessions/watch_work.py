@@ -101,7 +101,9 @@ class WatchWork(Struct):
             assert owner is None or session.open_response(owner) is not None, f"P12: {name} works for nobody"
             if known.utterance is not None:
                 taken = session.input
-                assert (taken.phase, taken.item_id) == ("speaking", known.utterance), f"P12: {name} is for nobody"
+                matters = taken.phase == "speaking" or (taken.phase == "stopped" and session.suspicion is not None)
+                assert matters, f"P12: {name} is for nobody"
+                assert taken.item_id == known.utterance, f"P12: {name} is for nobody"
                 assert taken.ahead is not None, "P12"
                 assert taken.ahead.request == name, "P12: two questions about one utterance"
         gone = {name for name in before.requests if name not in session.requests}
@@ -165,7 +167,7 @@ class WatchWork(Struct):
                 continue
             self.announced[event.head.id] = len(self.turns) + self._commits(transaction, event)
             if isinstance(command, cmd.StageReport) and not isinstance(command, MADE_BY_REPORTS):
-                due = before.turn.deferred or before.turn.early
+                due = before.turn.deferred or before.turn.early or before.suspicion  # its words have come
                 assert due or waited, "P24: a mere report opened a response"
             if isinstance(command, cmd.StageProduced):
                 assert command.text or command.size or waited, "P24: nothing was said"
