@@ -31,6 +31,7 @@ from antiphon.events.events import (
     CommandHeld,
     ConfigUpdated,
     ItemCreated,
+    OutputHeld,
     ResponseEnded,
     SessionOpened,
 )
@@ -350,19 +351,28 @@ class Runner:
     def _place(
         self, events: list[AnyEvent], sound: bytes, earlier: frozenset[SampleRef]
     ) -> tuple[list[SampleWrite], dict[SampleRef, bytes]]:
-        """Cut the bytes of a command into the pieces that its events name; what was held back came `earlier`."""
+        """Cut the bytes of a command into the pieces that its events name.
+
+        What was held back came before: bytes of clients `earlier`, the sound of an answer as what is `held`.
+        """
         writes: list[SampleWrite] = []
         shown: dict[SampleRef, bytes] = {}
-        if not sound:
+        held = self._window.held
+        if not sound and not held:
             return writes, shown
         at = 0
         for event in events:
             for ref in _named(event):
+                if held and ref in held:
+                    shown[ref] = held.pop(ref)
+                    continue
                 if earlier and _within(ref, earlier):
                     continue
                 data = sound if ref.size == len(sound) else sound[at : at + ref.size]
                 at += ref.size
-                if ref.stream == "out":
+                if type(event) is OutputHeld:
+                    held[ref] = data
+                elif ref.stream == "out":
                     shown[ref] = data
                 elif ref.stream == "in":
                     self._window.append(ref, data)
@@ -370,6 +380,8 @@ class Runner:
                     self._window.keep(ref, data)
                 if data:
                     writes.append(SampleWrite(ref, data))
+        if held and (self.session.suspicion is None or self.session.suspicion.phase != "held"):
+            held.clear()  # what was held and not shown by now never is
         return writes, shown
 
     def _keep(self, events: list[AnyEvent], recording: bytes) -> list[SampleWrite]:
@@ -538,6 +550,8 @@ def _named(event: AnyEvent) -> tuple[SampleRef, ...]:
     match event:
         case AudioDelta(ref=ref):
             return (ref,)
+        case OutputHeld(ref=ref):
+            return () if ref is None else (ref,)
         case AudioReceived(ref=ref, frames=frames):
             return (ref, *frames) if frames else (ref,)
         case CommandHeld(refs=refs):

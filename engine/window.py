@@ -15,7 +15,7 @@ class SoundWindow:
     or a recording: it came as a whole.
     """
 
-    __slots__ = ("_bytes", "_kept", "_order", "_pieces", "start")
+    __slots__ = ("_bytes", "_kept", "_order", "_pieces", "held", "start")
 
     def __init__(self, start: int = 0) -> None:
         self.start = start
@@ -23,6 +23,8 @@ class SoundWindow:
         self._pieces: dict[SampleRef, bytes] = {}
         self._order: deque[SampleRef] = deque()
         self._kept = 0
+        self.held: dict[SampleRef, bytes] = {}
+        """Sound of an answer that waits to be shown (DESIGN 5.13); how much that may be, the session decides."""
 
     @property
     def end(self) -> int:

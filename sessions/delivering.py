@@ -34,6 +34,8 @@ def keep(draft: Draft, report: cmd.AnyCommand) -> bool:
         if isinstance(report, _FAILS):
             doubt(draft, "answer_failed")
         return False
+    if _has_ended(known, report.request):
+        return True  # it comes behind the end
     if len(known.held) >= HELD_PIECES or known.size + weight(report) > HELD_BYTES:
         doubt(draft, "too_much_held")
         return False
@@ -42,6 +44,11 @@ def keep(draft: Draft, report: cmd.AnyCommand) -> bool:
     size = report.size if isinstance(report, cmd.StageProduced) else 0
     draft.emit(ev.OutputHeld(report=report, ref=SampleRef("out", session.output.position, size) if size else None))
     return True
+
+
+def _has_ended(known: Suspicion, request: str) -> bool:
+    reports = (kept.report for kept in known.held)
+    return any(isinstance(report, cmd.StageFinished) and report.request == request for report in reports)
 
 
 def _concerns(session: Session, report: cmd.AnyCommand) -> bool:

@@ -449,6 +449,16 @@ def test_5_13_an_answer_that_ends_while_it_is_held_ends_behind_what_was_held() -
     assert kinds(events)[-3:] == ["AudioDelta", "RequestFinished", "ResponseEnded"]
 
 
+@rule("P5")
+def test_5_13_what_comes_behind_the_end_says_nothing() -> None:
+    world = answering()
+    start(world)
+    world.finish()
+    assert not world.finish()
+    assert not world.produce("And you?", 500)
+    assert only(world.append(GAP, score=10), ev.ResponseEnded).text == "All is well. "
+
+
 def test_5_13_calls_are_held_in_their_place() -> None:
     world = answering()
     start(world)
