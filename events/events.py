@@ -592,6 +592,7 @@ class InterruptionSuspected(PublicEvent, frozen=True, kw_only=True):
     response_id: str
     at_ms: int
     start: int
+    reason: Literal["interruption_suspected"] = "interruption_suspected"
 
 
 class InterruptionDismissed(PublicEvent, frozen=True, kw_only=True):

@@ -60,6 +60,8 @@ AnyServerEvent = (
     | out.ResponseDone
     | out.RateLimits
     | out.OutputClearedOut
+    | out.OutputPaused
+    | out.OutputResumed
     | out.PlaybackAcknowledgedOut
 )
 """Every event of the GA and duplex dialects."""

@@ -106,11 +106,13 @@ class Dialogue:
     """The state of one conversation as its client sees it.
 
     `tell(kind, text)` is called with what a person wants to see: `user`, `assistant` (pieces of text),
-    `interrupted`, `done`, `error`.
+    `interrupted`, `done`, `error`. `careful`: the session has asked for `false_interruption`, so that speech alone
+    does not silence the speaker.
     """
 
-    def __init__(self, tell: Callable[[str, str], None] = _nothing) -> None:
+    def __init__(self, tell: Callable[[str, str], None] = _nothing, *, careful: bool = False) -> None:
         """Begin with nothing said."""
+        self._careful = careful
         self.player = Player()
         self.asks: list[Ask] = []
         self.replies: list[Reply] = []
@@ -165,7 +167,7 @@ class Dialogue:
             case server.SpeechStartedOut():
                 self.speaking = True
                 self.asks.append(Ask(event.item_id, now_us))
-                return self.stop(now_us)
+                return [] if self._careful else self.stop(now_us)
             case server.SpeechStoppedOut():
                 self.speaking = False
             case server.BufferCommitted():
@@ -173,6 +175,10 @@ class Dialogue:
             case server.TranscriptionCompleted():
                 self._ask(event.item_id, now_us).text = event.transcript.strip()
                 self._tell("user", event.transcript.strip())
+            case server.OutputPaused():
+                self.player.pause(now_us)
+            case server.OutputResumed():
+                self._go_on(now_us)
             case server.OutputClearedOut():
                 return self.stop(now_us)
             case server.ResponseDone():
@@ -189,6 +195,12 @@ class Dialogue:
             case _:
                 self._answer(event, now_us)
         return []
+
+    def _go_on(self, now_us: int) -> None:
+        """What was heard is no turn, unless the user still speaks."""
+        self.player.resume(now_us)
+        if not self.speaking:
+            self.asks = [ask for ask in self.asks if ask.committed_us is not None]
 
     def stop(self, now_us: int) -> list[Truncate]:
         """Silence the speaker, as when the user cuts in."""

@@ -36,6 +36,7 @@ class Position(Struct):
 class Player:
     """Plays what it is fed, one piece behind the other; with nothing left it waits. Times in microseconds.
 
+    `pause` stops it between two samples, and `resume` lets it go on there; meanwhile it is fed all the same.
     Nothing is sounded: the times are those at which a real speaker would have played. The caller's clock must
     not run backwards.
     """
@@ -47,30 +48,44 @@ class Player:
         self._queue: deque[Heard] = deque()
         self._positions: dict[str, Position] = {}
         self._end_us = 0
+        self._paused_us: int | None = None
 
     def feed(self, now_us: int, response: str, pcm: bytes, rate: int) -> None:
         """Queue little-endian samples of 16 bits. What comes for a response that was cut off is dropped."""
         self.advance(now_us)
         if response in self.cut or not pcm:
             return
-        piece = Heard(response, max(now_us, self._end_us), np.frombuffer(pcm, "<i2"), rate)
+        piece = Heard(response, max(self._until(now_us), self._end_us), np.frombuffer(pcm, "<i2"), rate)
         self._queue.append(piece)
         self._end_us = piece.end_us
         self._positions.setdefault(response, Position(rate)).received += len(piece.samples)
 
     def advance(self, now_us: int) -> None:
         """Let time pass: pieces that have ended count as heard."""
-        while self._queue and self._queue[0].end_us <= now_us:
+        while self._queue and self._queue[0].end_us <= self._until(now_us):
             self._finish(self._queue.popleft())
+
+    def pause(self, now_us: int) -> None:
+        """Hold the sound where it is."""
+        self.advance(now_us)
+        if self._paused_us is None:
+            self._split(now_us)
+            self._paused_us = now_us
+
+    def resume(self, now_us: int) -> None:
+        """Play on from the sample where it was held."""
+        if self._paused_us is None:
+            return
+        waited, self._paused_us = now_us - self._paused_us, None
+        self._queue = deque(piece._replace(start_us=piece.start_us + waited) for piece in self._queue)
+        self._end_us += waited
 
     def stop(self, now_us: int) -> dict[str, int]:
         """Fall silent; return for each response that was cut off how many milliseconds of it were heard."""
         self.advance(now_us)
-        if self._queue and self._queue[0].start_us < now_us:
-            playing = self._queue[0]
-            played = (now_us - playing.start_us) * playing.rate // MICROSECONDS
-            if played:
-                self._finish(playing._replace(samples=playing.samples[:played]))
+        if self._paused_us is None:
+            self._split(now_us)
+        self._paused_us = None
         names = list(dict.fromkeys(piece.response for piece in self._queue))
         self.cut.update(names)
         self._queue.clear()
@@ -85,7 +100,7 @@ class Player:
             return 0
         played = position.played
         if self._queue and self._queue[0].response == response:
-            played += max(0, now_us - self._queue[0].start_us) * position.rate // MICROSECONDS
+            played += max(0, self._until(now_us) - self._queue[0].start_us) * position.rate // MICROSECONDS
         return played * 1000 // position.rate
 
     def received_ms(self, response: str) -> int:
@@ -97,6 +112,19 @@ class Player:
         """Return the response that is being heard; None in silence."""
         self.advance(now_us)
         return self._queue[0].response if self._queue else None
+
+    def _until(self, now_us: int) -> int:
+        return now_us if self._paused_us is None else self._paused_us
+
+    def _split(self, now_us: int) -> None:
+        """Count what was heard of the piece that plays; its rest begins now."""
+        if not self._queue or self._queue[0].start_us >= now_us:
+            return
+        playing = self._queue[0]
+        played = (now_us - playing.start_us) * playing.rate // MICROSECONDS
+        if played:
+            self._finish(playing._replace(samples=playing.samples[:played]))
+            self._queue[0] = playing._replace(start_us=now_us, samples=playing.samples[played:])
 
     def _finish(self, piece: Heard) -> None:
         self.heard.append(piece)

@@ -330,6 +330,18 @@ def _output_cleared(event: ev.OutputCleared, scene: Scene) -> Iterator[ServerEve
         yield out.OutputClearedOut(response_id=event.response_id)
 
 
+def _output_paused(event: ev.InterruptionSuspected, scene: Scene) -> Iterator[ServerEvent]:
+    if scene.extended:
+        yield out.OutputPaused(response_id=event.response_id, at_ms=event.at_ms, reason=event.reason)
+
+
+def _output_resumed(
+    event: ev.InterruptionDismissed | ev.InterruptionDoubted, scene: Scene
+) -> Iterator[ServerEvent]:
+    if scene.extended and event.count:
+        yield out.OutputResumed(response_id=event.response_id, at_ms=event.at_ms, reason=event.reason)
+
+
 def _acknowledged(event: ev.PlaybackAcknowledged, _scene: Scene) -> Iterator[ServerEvent]:
     yield out.PlaybackAcknowledgedOut(
         event=out.PlaybackInfo(
@@ -393,6 +405,9 @@ _ROWS: dict[type[Event], _Row] = dict(
         _row(ev.CallEnded, call_ended),
         _row(ev.ResponseEnded, response_ended),
         _row(ev.OutputCleared, _output_cleared),
+        _row(ev.InterruptionSuspected, _output_paused),
+        _row(ev.InterruptionDismissed, _output_resumed),
+        _row(ev.InterruptionDoubted, _output_resumed),
         _row(ev.PlaybackAcknowledged, _acknowledged),
     )
 )

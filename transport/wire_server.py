@@ -606,6 +606,22 @@ class OutputClearedOut(ServerEvent, kw_only=True, tag="output_audio_buffer.clear
     response_id: str | None
 
 
+class OutputPaused(ServerEvent, kw_only=True, tag="output_audio_buffer.paused"):
+    """Sound of a response stands still at `at_ms`: speech may turn out to interrupt it."""
+
+    response_id: str
+    at_ms: int
+    reason: str
+
+
+class OutputResumed(ServerEvent, kw_only=True, tag="output_audio_buffer.resumed"):
+    """It goes on there: `reason` says why the speech does not interrupt it."""
+
+    response_id: str
+    at_ms: int
+    reason: str
+
+
 class PlaybackInfo(Struct, frozen=True, kw_only=True):
     """The resulting playback of a response."""
 

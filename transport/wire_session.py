@@ -81,7 +81,7 @@ def read_session(
     extra = given.extra_body or ExtraBody()
     input_is = _input_format(given, audio_in, config, dialect)
     output_is = _output_format(given, audio_out, config, dialect)
-    detection = _turn_detection(given, audio_in, config)
+    detection = _turn_detection(given, audio_in, config, dialect)
     _refuse_foreign(given, raw, whole_event=whole_event)
     voice = recorded(given.ref_audio, no_recording) if given.ref_audio is not None else None
     tools = _tools(given, extra)
@@ -202,7 +202,7 @@ def _output_format(
 
 
 def _turn_detection(
-    given: SessionIn, audio: AudioInputIn, config: SessionConfig
+    given: SessionIn, audio: AudioInputIn, config: SessionConfig, dialect: Dialect
 ) -> TurnDetection | UnsetType | None:
     raw, path = audio.turn_detection, "session.audio.input.turn_detection"
     if raw == ABSENT:
@@ -217,10 +217,11 @@ def _turn_detection(
         return None
     current = config.turn_detection.type if config.turn_detection else None
     kind = detection.type or current
+    careful = dialect == "duplex" and _or(detection.false_interruption, False)
     if kind == "server_vad" and detection.eagerness is None:
-        return _server_vad(detection)
+        return _server_vad(detection, careful=careful)
     if kind == "semantic_vad" and not _has_vad_keys(detection):
-        return _semantic_vad(detection)
+        return _semantic_vad(detection, careful=careful)
     raise WireError(
         "unsupported_turn_detection",
         "Turn detection is 'server_vad' or 'semantic_vad', with keys of its own.",
@@ -247,7 +248,7 @@ def _has_vad_keys(detection: TurnDetectionIn) -> bool:
     return any(value is not None for value in values)
 
 
-def _server_vad(given: TurnDetectionIn) -> TurnDetection:
+def _server_vad(given: TurnDetectionIn, *, careful: bool) -> TurnDetection:
     base = TurnDetection()
     return TurnDetection(
         type="server_vad",
@@ -258,10 +259,11 @@ def _server_vad(given: TurnDetectionIn) -> TurnDetection:
         create_response=_or(given.create_response, True),
         interrupt_response=_or(given.interrupt_response, True),
         idle_timeout_ms=given.idle_timeout_ms,
+        false_interruption=careful,
     )
 
 
-def _semantic_vad(given: TurnDetectionIn) -> TurnDetection:
+def _semantic_vad(given: TurnDetectionIn, *, careful: bool) -> TurnDetection:
     eagerness = given.eagerness or "auto"
     return TurnDetection(
         type="semantic_vad",
@@ -269,6 +271,7 @@ def _semantic_vad(given: TurnDetectionIn) -> TurnDetection:
         silence_duration_ms=_SILENCE_MS[eagerness],
         create_response=_or(given.create_response, True),
         interrupt_response=_or(given.interrupt_response, True),
+        false_interruption=careful,
     )
 
 

@@ -158,3 +158,4 @@ class TurnDetectionIn(Struct, frozen=True, forbid_unknown_fields=True):
     create_response: bool | None = None
     interrupt_response: bool | None = None
     idle_timeout_ms: Annotated[int, Meta(ge=5_000, le=30_000)] | None = None
+    false_interruption: bool | None = None

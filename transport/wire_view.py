@@ -3,7 +3,7 @@
 from typing import Literal
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from antiphon.events.config import Capabilities, SessionConfig, Transcription, TurnDetection
 from antiphon.events.events import PlaybackCursor, SessionView
@@ -21,6 +21,7 @@ class ServerVadOut(Struct, frozen=True, kw_only=True, tag_field="type", tag="ser
     create_response: bool
     interrupt_response: bool
     idle_timeout_ms: int | None
+    false_interruption: bool | UnsetType = UNSET
 
 
 class SemanticVadOut(Struct, frozen=True, kw_only=True, tag_field="type", tag="semantic_vad"):
@@ -29,6 +30,7 @@ class SemanticVadOut(Struct, frozen=True, kw_only=True, tag_field="type", tag="s
     eagerness: str
     create_response: bool
     interrupt_response: bool
+    false_interruption: bool | UnsetType = UNSET
 
 
 class TranscriptionOut(Struct, frozen=True, omit_defaults=True):
@@ -75,6 +77,13 @@ class PlaybackOut(Struct, frozen=True, kw_only=True):
     sent_ms: int = 0
     played_ms: int = 0
     committed_ms: int = 0
+
+
+class PausedOut(Struct, frozen=True, kw_only=True):
+    """Where a response stands still because of speech that may interrupt it."""
+
+    response_id: str
+    at_ms: int
 
 
 class CapabilitiesOut(Struct, frozen=True, kw_only=True):
@@ -170,6 +179,7 @@ class SessionOut(Struct, frozen=True, kw_only=True):
     active_response_id: str | None
     active_response_turn_id: int | None
     playback: PlaybackOut
+    output_audio_paused: PausedOut | UnsetType | None = UNSET
     capabilities: CapabilitiesOut
 
 
@@ -194,7 +204,8 @@ def shown_session(view: SessionView) -> Raw:
 def session_out(view: SessionView) -> SessionOut:
     """Return the object that a session is shown as."""
     config = view.config
-    detection = detection_out(config.turn_detection)
+    extended = view.dialect == "duplex"
+    detection = detection_out(config.turn_detection, extended=extended)
     transcription = _transcription(config.transcription)
     noise = _echoed(config, "noise_reduction")
     limit: int | Literal["inf"] = "inf" if config.max_output_tokens is None else config.max_output_tokens
@@ -256,6 +267,7 @@ def session_out(view: SessionView) -> SessionOut:
         active_response_id=view.active_response,
         active_response_turn_id=view.active_response_turn,
         playback=playback_out(view.playback),
+        output_audio_paused=_paused(view),
         capabilities=capabilities_out(view.capabilities, resumable=view.resumable),
     )
 
@@ -294,15 +306,26 @@ def capabilities_out(can: Capabilities, *, resumable: bool) -> CapabilitiesOut:
     )
 
 
-def detection_out(detection: TurnDetection | None) -> ServerVadOut | SemanticVadOut | None:
-    """Return a turn detection as it is shown."""
+def _paused(view: SessionView) -> PausedOut | UnsetType | None:
+    """Return where sound stands still; the other dialects know nothing of that."""
+    if view.dialect != "duplex":
+        return UNSET
+    paused = view.paused
+    return None if paused is None else PausedOut(response_id=paused.response_id, at_ms=paused.at_ms)
+
+
+def detection_out(detection: TurnDetection | None, *, extended: bool) -> ServerVadOut | SemanticVadOut | None:
+    """Return a turn detection as it is shown; `extended`: in the duplex dialect. What only that has is not shown
+    unless it was asked for."""
     if detection is None:
         return None
+    careful = True if extended and detection.false_interruption else UNSET
     if detection.type == "semantic_vad":
         return SemanticVadOut(
             eagerness=detection.eagerness,
             create_response=detection.create_response,
             interrupt_response=detection.interrupt_response,
+            false_interruption=careful,
         )
     return ServerVadOut(
         threshold=detection.threshold,
@@ -312,6 +335,7 @@ def detection_out(detection: TurnDetection | None) -> ServerVadOut | SemanticVad
         create_response=detection.create_response,
         interrupt_response=detection.interrupt_response,
         idle_timeout_ms=detection.idle_timeout_ms,
+        false_interruption=careful,
     )
 
 

@@ -214,6 +214,10 @@ EVENTS: list[ev.PublicEvent] = [
     ended(WRITTEN, WRITTEN_ITEM, 6),
     ended(HEAD, None, 2),
     ev.OutputCleared(number=1, count=1, response_id="resp_1", asked=False),
+    ev.InterruptionSuspected(number=1, count=1, response_id="resp_1", at_ms=40, start=512),
+    ev.InterruptionDismissed(number=1, count=1, response_id="resp_1", at_ms=40, reason="too_short"),
+    ev.InterruptionDismissed(number=1, count=0, response_id="resp_1", at_ms=40, reason="answer_over"),
+    ev.InterruptionDoubted(number=1, count=1, response_id="resp_1", at_ms=40, reason="no_words"),
     ev.PlaybackAcknowledged(
         number=1,
         count=1,
