@@ -16,6 +16,7 @@ TABLES: Mapping[str, Mapping[Any, Mapping[type[Event], str]]] = {
     "Attachment": phases.ATTACHMENT,
     "Input": phases.INPUT,
     "Response": phases.RESPONSE,
+    "Delivery": phases.DELIVERY,
     "Request at a stage": phases.REQUEST,
 }
 

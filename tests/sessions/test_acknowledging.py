@@ -12,6 +12,7 @@ from tests.rules import rule
     "text",
     [
         *("yes", "Yeah!", " OK. ", "okay", "Right…", "Go on.", "keep   going", "Please, continue", "Mm-hmm"),
+        *("Mhm.", "Uh-huh", "Aha!", "Hm…", "mhm, mhm", "Yeah, okay. I see.", "Hı-hı", "Ajá", "ach so, ja"),
         *("d'accord", "嗯", "对。", "好的！", "继续", "はい、", "네", "Да, ", "SÍ", "Genau."),
     ],
 )
@@ -21,7 +22,21 @@ def test_words_that_tell_a_speaker_to_go_on(text: str) -> None:
 
 @rule("F15")
 @pytest.mark.parametrize(
-    "text", [None, "", " ", "?", "no", "stop", "yes but", "ok what time is it", "goon", "不对"]
+    "text",
+    [
+        None,
+        "",
+        " ",
+        "?",
+        "no",
+        "stop",
+        "yes but",
+        "ok what time is it",
+        "goon",
+        "不对",
+        "yes yes yes yes yes",
+        "mhm but",
+    ],
 )
 def test_words_that_do_not(text: str | None) -> None:
     assert not acknowledges(text)

@@ -14,6 +14,7 @@ TABLES: dict[str, tuple[Table[Any], object]] = {
     "attachment": (phases.ATTACHMENT, phases.AttachmentPhase),
     "input": (phases.INPUT, phases.InputPhase),
     "response": (phases.RESPONSE, phases.ResponsePhase),
+    "delivery": (phases.DELIVERY, phases.DeliveryPhase),
     "request": (phases.REQUEST, phases.RequestPhase),
 }
 

@@ -140,3 +140,35 @@ def test_how_an_answer_ended_is_told_in_plain_words(status: str, reason: str | N
     answered(1, dialogue)
     dialogue.handle(done(status, reason), 2_500 * MS)
     assert told[-1] == ("done", words)
+
+
+def paused() -> server.OutputPaused:
+    return server.OutputPaused(event_id="e", response_id="resp_1", at_ms=100, reason="interruption_suspected")
+
+
+def resumed(reason: str = "too_short") -> server.OutputResumed:
+    return server.OutputResumed(event_id="e", response_id="resp_1", at_ms=100, reason=reason)
+
+
+def test_5_13_a_careful_speaker_stands_still_and_plays_on() -> None:
+    dialogue = Dialogue(careful=True)
+    answered(5, dialogue)
+    assert dialogue.handle(started(), 2_100 * MS) == []
+    dialogue.handle(paused(), 2_100 * MS)
+    assert dialogue.player.played_ms("resp_1", 2_900 * MS) == 100
+    dialogue.handle(server.SpeechStoppedOut(event_id="e", audio_end_ms=1_200, item_id="item_x"), 2_400 * MS)
+    dialogue.handle(resumed(), 2_400 * MS)
+    assert dialogue.player.played_ms("resp_1", 2_600 * MS) == 300
+    dialogue.handle(done(), 2_600 * MS)
+    assert dialogue.settled(2_801 * MS), "what was heard was no turn"
+
+
+def test_5_13_a_careful_speaker_plays_on_while_the_user_may_still_interrupt() -> None:
+    dialogue = Dialogue(careful=True)
+    answered(5, dialogue)
+    dialogue.handle(started(), 2_100 * MS)
+    dialogue.handle(paused(), 2_100 * MS)
+    dialogue.handle(resumed("no_words"), 4_100 * MS)
+    assert len(dialogue.asks) == 2
+    told = dialogue.handle(done("cancelled", "turn_detected"), 4_200 * MS)
+    assert told == [Truncate("item_resp_1", 200)]

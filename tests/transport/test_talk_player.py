@@ -44,6 +44,41 @@ def test_stopping_keeps_what_was_heard_and_drops_what_comes_later() -> None:
     assert player.playing(75 * MS) == "c"
 
 
+def test_a_pause_holds_the_sound_to_the_sample() -> None:
+    player = Player()
+    player.feed(0, "a", tone(100, value=1) + tone(100, value=2), 24_000)
+    player.pause(40 * MS)
+    player.pause(45 * MS)
+    player.feed(60 * MS, "a", tone(100, value=3), 24_000)
+    assert player.played_ms("a", 1_000 * MS) == 40
+    assert player.playing(1_000 * MS) == "a"
+    player.resume(1_040 * MS)
+    player.resume(1_050 * MS)
+    assert player.played_ms("a", 1_140 * MS) == 140
+    player.advance(9_000 * MS)
+    assert [piece.start_us for piece in player.heard] == [0, 1_040 * MS, 1_200 * MS]
+    heard = np.concatenate([piece.samples for piece in player.heard])
+    assert heard.tolist() == [1] * 2_400 + [2] * 2_400 + [3] * 2_400, "no sample is lost, none comes twice"
+
+
+def test_a_pause_in_silence_holds_what_comes() -> None:
+    player = Player()
+    player.pause(10 * MS)
+    player.feed(20 * MS, "a", tone(100), 24_000)
+    assert player.played_ms("a", 500 * MS) == 0
+    player.resume(510 * MS)
+    assert player.played_ms("a", 560 * MS) == 50
+
+
+def test_stopping_in_a_pause_keeps_what_was_heard_before() -> None:
+    player = Player()
+    player.feed(0, "a", tone(100), 24_000)
+    player.pause(40 * MS)
+    assert player.stop(90 * MS) == {"a": 40}
+    player.feed(100 * MS, "b", tone(100), 24_000)
+    assert player.played_ms("b", 150 * MS) == 50, "it plays again"
+
+
 def test_many_uneven_pieces_add_up_to_the_whole() -> None:
     player = Player()
     for _ in range(100):

@@ -403,6 +403,21 @@ def test_output_cleared_is_volunteered_only_where_it_is_known() -> None:
     assert types(event, form="ga") == []
 
 
+def test_5_13_a_pause_of_the_speaker_is_told_in_the_duplex_dialect_alone() -> None:
+    suspected, dismissed, over, doubted = [
+        event
+        for event in EVENTS
+        if isinstance(event, ev.InterruptionSuspected | ev.InterruptionDismissed | ev.InterruptionDoubted)
+    ]
+    told = messages(suspected, dismissed, over, doubted)
+    assert [(m["type"], m["response_id"], m["at_ms"], m["reason"]) for m in told] == [
+        ("output_audio_buffer.paused", "resp_1", 40, "interruption_suspected"),
+        ("output_audio_buffer.resumed", "resp_1", 40, "too_short"),
+        ("output_audio_buffer.resumed", "resp_1", 40, "no_words"),
+    ]
+    assert types(suspected, dismissed, over, doubted, form="ga") == []
+
+
 SPELLINGS: list[tuple[str, str | None, str | None, cmd.AnyCommand, str | None, str | None]] = [
     ("bad_event", None, "type_missing", cmd.Tick(), "invalid_event", None),
     ("bad_event", "x", "missing", cmd.Tick(), "missing_required_parameter", "x"),

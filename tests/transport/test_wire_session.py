@@ -1,6 +1,7 @@
 """The session object: both spellings, the order of precedence, and what is refused."""
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -8,6 +9,7 @@ from msgspec import UNSET, Raw
 
 from antiphon.events.audio import AudioFormat
 from antiphon.events.config import Dialect, SessionConfig, TurnDetection, merged
+from antiphon.events.events import PausedOutput
 from antiphon.transport.wire_errors import WireError
 from antiphon.transport.wire_session import patch_from
 from antiphon.transport.wire_session_kept import LARGEST_UNKNOWN, MOST_UNKNOWN
@@ -138,6 +140,34 @@ def test_turn_detection_is_replaced_as_a_whole_and_clamped() -> None:
     assert after.turn_detection == TurnDetection(threshold=0.16, min_speech_duration_ms=32)
 
 
+@pytest.mark.parametrize("kind", ["server_vad", "semantic_vad"])
+@pytest.mark.parametrize(("dialect", "careful"), [("duplex", True), ("ga", False), ("beta", False)])
+def test_5_13_false_interruption_is_an_option_of_the_duplex_dialect(
+    kind: str, dialect: Dialect, careful: bool
+) -> None:
+    config = patched({"turn_detection": {"type": kind, "false_interruption": True}}, dialect)
+    assert config.turn_detection is not None
+    assert config.turn_detection.false_interruption is careful
+    now = shown(config, dialect)
+    assert ("false_interruption" in now["turn_detection"]) is careful
+    assert now["turn_detection"] == now["audio"]["input"]["turn_detection"]
+    assert ("output_audio_paused" in now) is careful
+    other = patched({"turn_detection": {"type": kind}}, dialect, config)
+    assert other.turn_detection is not None
+    assert not other.turn_detection.false_interruption
+
+
+def test_5_13_false_interruption_is_a_boolean() -> None:
+    code, param, _ = refused({"turn_detection": {"type": "server_vad", "false_interruption": "yes"}})
+    assert (code, param) == ("unsupported_turn_detection", "session.turn_detection.false_interruption")
+
+
+def test_5_13_where_sound_stands_still_is_shown() -> None:
+    paused = msgspec.structs.replace(VIEW, dialect="duplex", paused=PausedOutput("resp_1", 400))
+    now = json.loads(bytes(shown_session(paused)))
+    assert now["output_audio_paused"] == {"response_id": "resp_1", "at_ms": 400}
+
+
 @pytest.mark.parametrize(("eagerness", "silence"), [("low", 1500), ("auto", 900), ("high", 500)])
 def test_semantic_detection_is_a_silence_limit(eagerness: str, silence: int) -> None:
     config = patched({"turn_detection": {"type": "semantic_vad", "eagerness": eagerness}}, "ga")
@@ -168,9 +198,9 @@ def test_echoed_fields_are_kept_as_text() -> None:
     assert patched({"tracing": None}, before=config).echo["tracing"] == "null"
 
 
-def shown(config: SessionConfig, dialect: Dialect) -> dict[str, object]:
+def shown(config: SessionConfig, dialect: Dialect) -> dict[str, Any]:
     view = msgspec.structs.replace(VIEW, dialect=dialect, config=config)
-    made: dict[str, object] = json.loads(bytes(shown_session(view)))
+    made: dict[str, Any] = json.loads(bytes(shown_session(view)))
     return made
 
 
