@@ -11,6 +11,8 @@ SHELL := bash
 PYTHON ?= python3
 AUDIO ?=
 ARGS ?=
+SEEDS ?= 0..33000
+JOBS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -24,7 +26,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # The models come as packages; nothing here asks a model hub.
 export HF_HUB_OFFLINE := 1
 
-.PHONY: help demo serve test check format bench rules pins clean distclean core voice dev
+.PHONY: help demo serve test check format bench simulate mutants rules pins clean distclean core voice dev
 
 help: ## what can be done here
 	@echo 'Antiphon. The first run of a target installs what it needs into $(VENV); later runs are quick.'
@@ -33,6 +35,7 @@ help: ## what can be done here
 	    while IFS=$$'\t' read -r target text; do printf '  make %-9s %s\n' "$$target" "$$text"; done
 	@echo
 	@echo 'Variables: AUDIO=question.wav (demo), ARGS="…" (handed on by demo, serve, test and bench),'
+	@echo '           SEEDS=A..B, JOBS=N (which worlds simulate runs, in how many processes),'
 	@echo '           PYTHON=python3.12 (the interpreter that the environment is made with; 3.11 or newer).'
 
 demo: voice ## a spoken conversation on this machine, written to a log and replayed; AUDIO=file.wav speaks yours
@@ -69,6 +72,12 @@ format: dev ## rewrite the files as the formatter wants them, and mend what the 
 
 bench: voice dev ## the measurements, as ratios against something run beside them
 	@$(BIN)/python tests/benchmarks/run.py $(ARGS)
+
+simulate: dev ## worlds in which everything goes wrong, every rule checked behind every step; SEEDS=0..33000 JOBS=2
+	@$(BIN)/python -m tests.simulation --seeds "$(SEEDS)" --jobs "$(JOBS)" $(ARGS)
+
+mutants: dev ## put deliberate faults into the product, one at a time: the simulator must find each
+	@$(BIN)/python -m tests.simulation.mutants --jobs "$(JOBS)" $(ARGS)
 
 rules: voice dev ## the table of rules and the tests that hold them; fails if a rule has none
 	@$(BIN)/python -m tests.rules $(ARGS)

@@ -89,16 +89,11 @@ class Hub:
         self._warm_up = WarmUp(units, pipeline, plugin.capabilities, clock)
         self._naming = Naming(log, plugin, secret, self._live)
         self._admitting = 0
-        self._retired = False
 
     async def __aenter__(self) -> Self:
         check_plugin(self.plugin)
         await self._group.__aenter__()
-        try:
-            await self._pipeline.start(self._roster.on_report)
-        except BaseException as error:
-            await self.__aexit__(type(error), error, error.__traceback__)
-            raise
+        await self._pipeline.start(self._roster.on_report)
         self._group.start_soon(self._roster.recover)
         if not self._warm_up.over.is_set():
             self._group.start_soon(self._warm_up.run, self)
@@ -107,22 +102,12 @@ class Hub:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        if error is not None:
-            self._roster.dead = True
-            self.stopping.set()
-            return await self._end(kind, error, trace)
         try:
-            await self.shutdown()
-        except BaseException as cancelled:
-            await self._end(type(cancelled), cancelled, cancelled.__traceback__)
-            raise
-        return await self._end(None, None, None)
-
-    async def _end(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        """End what still runs, and the stages behind it."""
-        try:
+            if error is None:
+                await self.shutdown()
+            else:
+                self._roster.dead = True
+                self.stopping.set()
             self._roster.close()
             self._group.cancel_scope.cancel()
             return await self._group.__aexit__(kind, error, trace)
@@ -233,6 +218,7 @@ class Hub:
 
     async def _admit(self, name: str) -> Live:
         """Take a slot and start a runner. The slot is held from the first check on (B3)."""
+        await self._counted()
         self._refuse_if_stopping()
         if self._admitted >= self.settings.max_sessions:
             raise Refused("resource_exhausted", "All sessions are taken; try again later.")
@@ -246,6 +232,13 @@ class Hub:
             self._admitting -= 1
         self._refuse_if_stopping()
         return self._roster.start(core.new(), name, term, head=0)
+
+    async def _counted(self) -> None:
+        """Wait until the sessions of a former process hold their slots: nobody new may take one of them (P53)."""
+        with anyio.move_on_after(WARM_UP_S):
+            await self._roster.counted.wait()
+        if not self._roster.counted.is_set():
+            raise Refused("resource_exhausted", "Sessions are still being taken over; try again later.")
 
     async def _hold(self) -> None:
         """Hold a client until the warm-up is over (B27), before it takes a slot; 20 s at most (WIRE 1.10)."""
@@ -439,11 +432,10 @@ class Hub:
     async def shutdown(self) -> None:
         """Stop serving: resumable sessions are detached and stay, the others are closed (DESIGN 5.7).
 
-        Returns when that is durable, or after `shutdown_ms`. May be called before the hub is left, and again if it
-        was cancelled.
+        Returns when that is durable, or after `shutdown_ms`. May be called before the hub is left.
         """
+        if self.stopping.is_set():
+            return
         self.stopping.set()
-        if not self._retired:
-            with anyio.move_on_after(self.settings.shutdown_ms / 1000):
-                await self._roster.retire()
-            self._retired = True
+        with anyio.move_on_after(self.settings.shutdown_ms / 1000):
+            await self._roster.retire()

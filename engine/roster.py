@@ -48,6 +48,8 @@ class Roster:
     ) -> None:
         self.live: dict[str, Live] = {}
         self.recovered = anyio.Event()
+        self.counted = anyio.Event()
+        """Set when it is known which sessions a former process left: they hold their slots from then on."""
         self.dead = False
         """Whether the engine has ended by an error (M16)."""
         self.counts = Counts()
@@ -212,6 +214,7 @@ class Roster:
         ours = [row.session for row in rows if self._can_serve(row)]
         for name in ours:
             self._lost.add(name)
+        self.counted.set()
         for name in ours:
             if name in self._lost and await self._lost.revive(name) is not None:
                 self.counts.recovered += 1

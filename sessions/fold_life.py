@@ -63,7 +63,7 @@ def attachment_confirmed(session: Session, event: ev.AttachmentConfirmed) -> Non
 def attachment_withdrawn(session: Session, event: ev.AttachmentWithdrawn) -> None:
     lease = session.lease
     lease.phase = move(phases.ATTACHMENT, lease.phase, event)
-    lease.token, lease.previous_token, lease.confirm_by = lease.previous_token, None, None
+    lease.confirm_by = None  # both tokens stay good: the client may have got the new one, and could not say so
     lease.expires_at = session.now + session.limits.grace_ms * 1000
     stand_still(session)
 

@@ -536,14 +536,15 @@ async def test_a_resume_that_the_store_does_not_take_leaves_the_session_where_it
 
 @rule("D25", "D26", "P51")
 async def test_what_was_withdrawn_gives_its_token_back_until_somebody_is_heard() -> None:
+    """The new token stays good too: its client may have got it, and its sign of life was lost or came too late."""
     async with scene() as play:
         deaf = await play.resume(play.first, "deaf")
         await play.here.advance(10_000)
         withdrawn = [e for e in await play.here.events(deaf.session) if isinstance(e, AttachmentWithdrawn)]
         assert [event.attachment for event in withdrawn] == [2]
-        assert await code_of(play.resume(deaf, "void")) == "invalid_resume_token", "the rotated token is void"
-        heard = await play.resume(play.first, "heard")
-        assert heard.generation == 3, "the number of the withdrawn attachment is not used again"
+        again = await play.resume(deaf, "told")
+        assert again.generation == 3, "the number of the withdrawn attachment is not used again"
+        heard = await play.resume(deaf, "heard")
         heard.heard()
         await settle()
         assert await code_of(play.resume(play.first, "late")) == "invalid_resume_token"

@@ -65,7 +65,7 @@ class TokenMachine(RuleBasedStateMachine):
         self.world.wait(1_000)
         self.world.tick()
         assert self.kept is not None
-        self.current, self.kept, self.attached = self.kept, None, False
+        self.attached = False
 
     @step()
     @precondition(lambda self: self.attached)

@@ -1,0 +1,132 @@
+"""Run many worlds: `python -m tests.simulation --seeds 0..2000 --jobs 2`; a failure is cut short and kept."""
+
+import argparse
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from .report import Report
+from .script import load, save, script
+from .shrink import kind, shrink
+from .world import Broken, live
+
+KEPT = Path(__file__).parent / "kept"
+CHUNK = 25
+
+
+def run(seeds: range) -> Report:
+    """Live through worlds, one after another."""
+    report = Report()
+    for seed in seeds:
+        try:
+            report.add(live(script(seed)))
+        except Broken as broken:
+            report.broken.append((seed, str(broken)))
+    return report
+
+
+def chunks(seeds: range) -> Iterator[range]:
+    """Cut seeds into pieces of work."""
+    for first in range(seeds.start, seeds.stop, CHUNK):
+        yield range(first, min(first + CHUNK, seeds.stop))
+
+
+def _seeds(text: str) -> range:
+    first, dots, last = text.partition("..")
+    if not dots:
+        return range(int(first), int(first) + 1)
+    return range(int(first), int(last))
+
+
+def main(words: list[str] | None = None) -> int:
+    """Carry the command line out; return its exit status: 1 if a rule was broken, 2 if something was never seen."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument(
+        "--seeds", type=_seeds, default=range(2000), metavar="A..B", help="which worlds (B excluded)"
+    )
+    parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), metavar="N", help="processes")
+    parser.add_argument("--script", type=Path, metavar="FILE", help="run a script that was kept, instead of seeds")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write the summary there, as Markdown")
+    parser.add_argument("--keep", type=Path, default=KEPT, metavar="FOLDER", help="where short scripts go")
+    parser.add_argument("--most", type=int, default=3, metavar="N", help="how many failures are cut short")
+    parser.add_argument(
+        "--traces", action="store_true", help="print a checksum of each world's trace, nothing else"
+    )
+    parser.add_argument("--sometimes", action="store_true", help="fail if something rare was never seen")
+    asked = parser.parse_args(words)
+    console = Console()
+    if asked.script is not None:
+        try:
+            live(load(asked.script))
+        except Broken as broken:
+            console.print(f"{asked.script.name}: {broken}", markup=False)
+            return 1
+        console.print(f"{asked.script.name}: no rule was broken")
+        return 0
+    if asked.traces:
+        for seed in asked.seeds:
+            console.print(f"{seed} {live(script(seed)).trace.hexdigest()}", highlight=False)
+        return 0
+    return _many(asked, console)
+
+
+def simulate(seeds: range, jobs: int, told: Callable[[Report], None] = lambda _: None) -> Report:
+    """Live through many worlds in several processes; `told` hears of each piece of work."""
+    report = Report()
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        for part in pool.imap(run, list(chunks(seeds))):
+            report.join(part)
+            told(part)
+    return report
+
+
+def _many(asked: argparse.Namespace, console: Console) -> int:
+    begun = time.monotonic()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("worlds", total=len(asked.seeds))
+
+        def told(part: Report) -> None:
+            for _, message in part.broken:
+                console.print(message, markup=False, soft_wrap=True)
+            progress.update(task, advance=part.worlds + len(part.broken))
+
+        report = simulate(asked.seeds, asked.jobs, told)
+    text = report.text(time.monotonic() - begun)
+    console.print(text, markup=False, soft_wrap=True)
+    if asked.report is not None:
+        asked.report.write_text(text + "\n")
+    for seed, message in _different(report.broken)[: asked.most]:
+        _keep(seed, message, asked.keep, console)
+    if report.broken:
+        return 1
+    if asked.sometimes and report.missing:
+        console.print(f"never seen: {', '.join(report.missing)}", markup=False)
+        return 2
+    return 0
+
+
+def _different(broken: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Return one failure of each kind."""
+    kinds: dict[str, tuple[int, str]] = {}
+    for seed, message in broken:
+        kinds.setdefault(kind(message), (seed, message))
+    return list(kinds.values())
+
+
+def _keep(seed: int, message: str, folder: Path, console: Console) -> None:
+    with console.status(f"seed {seed}: cutting the script short") as status:
+        short = shrink(script(seed), told=lambda left: status.update(f"seed {seed}: cut to {left} steps"))
+    folder.mkdir(exist_ok=True)
+    path = folder / f"seed_{seed}.json"
+    save(short, path)
+    console.print(f"{message}\n  kept in {path.name}, {len(short.steps)} steps: --script {path}", markup=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
