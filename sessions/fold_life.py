@@ -11,6 +11,7 @@ from .phases import move
 from .playback import play_on, stand_still
 from .state import (
     KEPT_CONTROLS,
+    KEPT_TOKENS,
     Closing,
     ControlOutcome,
     Input,
@@ -44,7 +45,8 @@ def session_resumed(session: Session, event: ev.SessionResumed) -> None:
     lease = session.lease
     lease.phase = move(phases.ATTACHMENT, lease.phase, event)
     lease.attachment, lease.generation = event.attachment, event.generation
-    lease.previous_token, lease.token = event.presented, event.token_digest
+    known = () if lease.token is None else (*lease.earlier_tokens, lease.token)
+    lease.earlier_tokens, lease.token = known[-KEPT_TOKENS:], event.token_digest
     lease.confirm_by = session.now + session.limits.activation_ms * 1000
     lease.expires_at = None
     body = resume_body(event.presented, event.last_number)
@@ -57,7 +59,7 @@ def session_resumed(session: Session, event: ev.SessionResumed) -> None:
 def attachment_confirmed(session: Session, event: ev.AttachmentConfirmed) -> None:
     lease = session.lease
     lease.phase = move(phases.ATTACHMENT, lease.phase, event)
-    lease.previous_token = lease.confirm_by = None
+    lease.earlier_tokens, lease.confirm_by = (), None
 
 
 def attachment_withdrawn(session: Session, event: ev.AttachmentWithdrawn) -> None:
@@ -129,7 +131,8 @@ def session_closing(session: Session, event: ev.SessionClosing) -> None:
     lease = session.lease
     lease.phase = move(phases.ATTACHMENT, lease.phase, event)
     lease.generation += 1
-    lease.token = lease.previous_token = lease.confirm_by = lease.expires_at = None
+    lease.token = lease.confirm_by = lease.expires_at = None
+    lease.earlier_tokens = ()
     session.response = None
     session.others.clear()
     decided(session, event)

@@ -116,7 +116,7 @@ def resume_session(draft: Draft, command: cmd.ResumeSession) -> None:
 
 def _token_fits(session: Session, presented: str) -> bool:
     lease = session.lease
-    digests = [digest for digest in (lease.token, lease.previous_token) if digest is not None]
+    digests = () if lease.token is None else (lease.token, *lease.earlier_tokens)
     fits = [hmac.compare_digest(presented.encode(), digest.encode()) for digest in digests]
     return any(fits)
 

@@ -32,7 +32,7 @@ from antiphon.events.metrics import StageCost, Usage
 from .batches import Batches
 from .phases import AttachmentPhase, DeliveryPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 29
+STATE_VERSION = 30
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
@@ -43,6 +43,8 @@ KEPT_ASIDES = 16
 """Responses out of band of which what was heard is followed."""
 KEPT_FORMATS = 4
 """Changes of the format that a resident request was told of which are remembered."""
+KEPT_TOKENS = 8
+"""Resume tokens that stay good beside the newest one until somebody is heard."""
 KEPT_CALLS = 1024
 """Names of calls that models and clients chose which are remembered, so that none stands for two calls."""
 
@@ -57,13 +59,16 @@ class ControlOutcome(Struct, frozen=True):
 
 
 class Lease(Struct):
-    """Who serves the session: attachment, lease generation and token digests, changed by single events."""
+    """Who serves the session: attachment, lease generation and token digests, changed by single events.
+
+    `earlier_tokens` are good as well as `token`: since they were granted, nobody who came with one was heard.
+    """
 
     phase: AttachmentPhase = "absent"
     attachment: int = 0
     generation: int = 0
     token: str | None = None
-    previous_token: str | None = None
+    earlier_tokens: tuple[str, ...] = ()
     confirm_by: int | None = None
     expires_at: int | None = None
     last_activity: int = 0

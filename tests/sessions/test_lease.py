@@ -417,7 +417,7 @@ def test_the_end_raises_the_generation_and_refuses_all_that_comes_later() -> Non
     world.close()
     lease = world.session.lease
     assert lease.generation == 1
-    assert (lease.token, lease.previous_token, lease.expires_at, lease.confirm_by) == (None, None, None, None)
+    assert (lease.token, lease.earlier_tokens, lease.expires_at, lease.confirm_by) == (None, (), None, None)
     assert world.session.closing is not None
     assert world.do(cmd.CloseSession(control_id="close-2", reason="another")) == []
     assert world.session.closing.reason == "client_close", "the first reason wins"

@@ -15,6 +15,7 @@ from hypothesis.stateful import rule as step
 from antiphon.events import commands as cmd
 from antiphon.events.config import Limits
 from antiphon.sessions import core
+from antiphon.sessions.state import KEPT_TOKENS
 from antiphon.sessions.view import next_deadline
 
 from tests.rules import rule
@@ -30,30 +31,31 @@ class TokenMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.world = World(limits=LIMITS)
         self.current = token(1)
-        self.kept: str | None = None
-        """The token that was presented by the activation which nobody has been heard on."""
+        self.kept: list[str] = []
+        """The tokens that there were since somebody was heard."""
         self.attached = True
         self.granted = 1
 
     @property
     def unheard(self) -> bool:
-        return self.attached and self.kept is not None
+        return self.attached and bool(self.kept)
 
     # -- what happens ----------------------------------------------------------------------------------------
 
-    @step(old=st.booleans())
-    def resume(self, old: bool) -> None:
-        presented = self.kept if old and self.kept is not None else self.current
-        self.world.do(self.world.resumption(presented))
+    @step(old=st.integers(0, 10))
+    def resume(self, old: int) -> None:
+        known = [self.current, *reversed(self.kept)]
+        self.world.do(self.world.resumption(known[old] if old < len(known) else self.current))
         self.granted += 1
-        self.kept, self.current, self.attached = presented, token(self.granted), True
+        self.kept = [*self.kept, self.current][-KEPT_TOKENS:]
+        self.current, self.attached = token(self.granted), True
 
     @step(how=st.sampled_from(["confirm", "frame"]))
     @precondition(lambda self: self.attached)
     def hear(self, how: str) -> None:
         heard = cmd.ConfirmAttachment if how == "confirm" else cmd.Heartbeat
         self.world.do(heard(attachment=self.granted))
-        self.kept = None
+        self.kept = []
 
     @step()
     def hear_a_former_connection(self) -> None:
@@ -64,7 +66,6 @@ class TokenMachine(RuleBasedStateMachine):
     def hear_nothing_in_time(self) -> None:
         self.world.wait(1_000)
         self.world.tick()
-        assert self.kept is not None
         self.attached = False
 
     @step()
@@ -89,7 +90,7 @@ class TokenMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_good_tokens_are_good_and_no_others(self) -> None:
-        good = {self.current} | ({self.kept} if self.kept is not None else set[str]())
+        good = {self.current, *self.kept}
         for number in range(self.granted + 2):
             assert self._accepted(token(number)) == (token(number) in good)
 

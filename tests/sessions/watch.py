@@ -462,7 +462,7 @@ class Watch(Struct):
         if kinds & {ev.CommandSequenced}:
             old.lease.client_seq = session.lease.client_seq
         if kinds & {ev.AttachmentConfirmed}:
-            old.lease.phase, old.lease.confirm_by, old.lease.previous_token = "serving", None, None
+            old.lease.phase, old.lease.confirm_by, old.lease.earlier_tokens = "serving", None, ()
         old.now, old.next_number = session.now, session.next_number
         assert old == session, "P32: a refusal changed something"
 

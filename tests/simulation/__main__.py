@@ -4,36 +4,18 @@ import argparse
 import multiprocessing
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from .many import simulate
 from .report import Report
 from .script import load, save, script
 from .shrink import kind, shrink
 from .world import Broken, live
 
 KEPT = Path(__file__).parent / "kept"
-CHUNK = 25
-
-
-def run(seeds: range) -> Report:
-    """Live through worlds, one after another."""
-    report = Report()
-    for seed in seeds:
-        try:
-            report.add(live(script(seed)))
-        except Broken as broken:
-            report.broken.append((seed, str(broken)))
-    return report
-
-
-def chunks(seeds: range) -> Iterator[range]:
-    """Cut seeds into pieces of work."""
-    for first in range(seeds.start, seeds.stop, CHUNK):
-        yield range(first, min(first + CHUNK, seeds.stop))
 
 
 def _seeds(text: str) -> range:
@@ -73,16 +55,6 @@ def main(words: list[str] | None = None) -> int:
             console.print(f"{seed} {live(script(seed)).trace.hexdigest()}", highlight=False)
         return 0
     return _many(asked, console)
-
-
-def simulate(seeds: range, jobs: int, told: Callable[[Report], None] = lambda _: None) -> Report:
-    """Live through many worlds in several processes; `told` hears of each piece of work."""
-    report = Report()
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        for part in pool.imap(run, list(chunks(seeds))):
-            report.join(part)
-            told(part)
-    return report
 
 
 def _many(asked: argparse.Namespace, console: Console) -> int:

@@ -4,6 +4,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio
+import msgspec
 
 from antiphon.engine.errors import Refused, Resync
 from antiphon.engine.inline import Heard, InlineClient, NotConnected, ResyncRequired
@@ -57,7 +58,8 @@ class Guest:
 
     async def _open(self, process: "Process", step: Step) -> None:
         vads = (None, None, TurnDetection(silence_duration_ms=320, min_speech_duration_ms=64))
-        patch = ConfigPatch(turn_detection=vads[step.a % 3], auto_response=step.b % 3 == 0)
+        vads = (*vads, msgspec.structs.replace(vads[2], false_interruption=True))
+        patch = ConfigPatch(turn_detection=vads[step.a % 4], auto_response=step.b % 3 == 0)
         client = InlineClient(process.hub, patch=patch)
         try:
             await client.__aenter__()
@@ -154,6 +156,18 @@ class Guest:
         self.append(step, loud=True)
         if step.c % 2:
             self._say("append_audio", QUIET * 12)
+
+    def cough(self, step: Step) -> None:
+        self._say("append_audio", LOUD * (2 + step.a % 6))
+        self._say("append_audio", QUIET * 12)
+
+    def drone(self, step: Step) -> None:
+        for _ in range(2 + step.a % 2):
+            self._say("append_audio", LOUD * 40)
+
+    def ask(self, step: Step) -> None:
+        self.text(step)
+        self.respond(step)
 
     def commit(self, step: Step) -> None:
         self._say("commit", create_response=(None, None, True, False)[step.a % 4])

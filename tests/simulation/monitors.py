@@ -149,7 +149,11 @@ class LogMonitor:
         for event in transaction.events:
             if isinstance(event, ev.SessionResumed):
                 self.taken[event.attachment] = transaction.seq
-            elif isinstance(event, ev.AudioDelta) and not event.aside:
+
+    def told(self, transaction: Transaction) -> None:
+        """Its process knows that it is durable: sound that it voids leaves no more (DESIGN 5.11)."""
+        for event in transaction.events:
+            if isinstance(event, ev.AudioDelta) and not event.aside:
                 self._spoken.append((transaction.seq, event.epoch))
         void = self._voids.pop(transaction.seq, 0)
         if self._spoken and self._spoken[0][1] < void:

@@ -12,7 +12,7 @@ import multiprocessing
 import sys
 import time
 from collections.abc import Sequence
-from multiprocessing.pool import Pool
+from concurrent.futures import ProcessPoolExecutor
 from types import ModuleType
 
 from msgspec import Struct
@@ -94,8 +94,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a resume token is used up unheard",
         "antiphon.sessions.lifecycle",
-        "for digest in (lease.token, lease.previous_token) if",
-        "for digest in (lease.token,) if",
+        "(lease.token, *lease.earlier_tokens)",
+        "(lease.token,)",
     ),
     Mutant(
         "an opening never gives its place back",
@@ -192,13 +192,14 @@ def _search(task: tuple[int, range]) -> tuple[int, str] | None:
     return None
 
 
-def found(number: int, pool: Pool, within: int) -> tuple[int, str] | None:
+def found(number: int, jobs: int, within: int) -> tuple[int, str] | None:
     """Return the first seed that finds a fault, and how; None: no world did."""
     work = [(number, range(first, min(first + CHUNK, within))) for first in range(0, within, CHUNK)]
-    for answer in pool.imap(_search, work):
-        if answer is not None:
-            return answer
-    return None
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        try:
+            return next((answer for answer in pool.map(_search, work) if answer is not None), None)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def main(words: list[str] | None = None) -> int:
@@ -213,8 +214,8 @@ def main(words: list[str] | None = None) -> int:
         if asked.only not in mutant.name:
             continue
         begun = time.monotonic()
-        with console.status(mutant.name), multiprocessing.get_context("spawn").Pool(asked.jobs) as pool:
-            answer = found(number, pool, asked.within)
+        with console.status(mutant.name):
+            answer = found(number, asked.jobs, asked.within)
         missed += answer is None
         seed, message = (
             ("-", "NOT FOUND") if answer is None else (str(answer[0]), answer[1].partition(": ")[2][:80])

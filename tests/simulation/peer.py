@@ -182,9 +182,15 @@ class Peer:
         elif self.dialect == "duplex":
             line.send(_encode({"type": "session.update", "session": self._opening(step)}))
 
+    def _detection(self, step: Step) -> object:
+        """Choose a turn detection; in half of them speech over an answer has to prove itself (DESIGN 5.13)."""
+        chosen = VADS[step.a % len(VADS)]
+        careful = self.dialect == "duplex" and step.b % 2 == 0
+        return {**chosen, "false_interruption": True} if careful and isinstance(chosen, dict) else chosen
+
     def _opening(self, step: Step) -> dict[str, object]:
         opening: dict[str, object] = {
-            "turn_detection": VADS[step.a % len(VADS)],
+            "turn_detection": self._detection(step),
             "extra_body": {"auto_response": step.b % 3 == 0},
         }
         if step.c % 5 == 0:
@@ -330,6 +336,21 @@ class Peer:
         if step.c % 2:
             self.say("input_audio_buffer.append", audio=sound(12, False, 0, self.world.at))
 
+    def cough(self, step: Step) -> None:
+        """Make a noise that is soon over."""
+        self.say("input_audio_buffer.append", audio=sound(2 + step.a % 6, True, 0, self.world.at))
+        self.say("input_audio_buffer.append", audio=sound(12, False, 0, self.world.at))
+
+    def drone(self, step: Step) -> None:
+        """Make a noise that does not end for seconds."""
+        for _ in range(2 + step.a % 2):
+            self.say("input_audio_buffer.append", audio=sound(40, True, 0, self.world.at))
+
+    def ask(self, step: Step) -> None:
+        """Write something, and want an answer."""
+        self.text(step)
+        self.respond(step)
+
     def commit(self, step: Step) -> None:
         """Seal the input."""
         wanted = (None, None, True, False)[step.a % 4]
@@ -416,7 +437,10 @@ class Peer:
 
     def update(self, step: Step) -> None:
         """Change the configuration."""
-        self.say("session.update", session=PATCHES[step.a % len(PATCHES)])
+        patch = PATCHES[step.a % len(PATCHES)]
+        if "turn_detection" in patch:
+            patch = {"turn_detection": self._detection(step)}
+        self.say("session.update", session=patch)
 
     def write(self, step: Step) -> None:
         """Write into the turn."""
@@ -440,6 +464,9 @@ class Peer:
     def junk(self, step: Step) -> None:
         """Send what means nothing."""
         line = self.line
+        if step.b % 23 == 0 and self.counts and line is not None and id(line) in self.ready:
+            ahead = self.book.seq + 2
+            line.send(_encode({"type": "session.heartbeat", "client_seq": ahead, "event_id": f"c{ahead}"}))
         if line is not None and (id(line) in self.ready or self.book_of(line) is not self.book):
             line.send(JUNK[step.a % len(JUNK)], 2 if step.b % 9 == 0 else 1)
 

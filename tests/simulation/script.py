@@ -52,12 +52,15 @@ class Script(Struct, frozen=True):
 
 CLIENT: dict[str, float] = {
     "append": 26,
-    "speak": 16,
+    "speak": 12,
+    "cough": 8,
+    "drone": 2,
+    "ask": 8,
     "commit": 8,
     "clear": 2,
     "cancel_input": 1,
-    "text": 8,
-    "respond": 9,
+    "text": 5,
+    "respond": 5,
     "aside": 2,
     "cancel": 4,
     "barge_in": 2,

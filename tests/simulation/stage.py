@@ -119,12 +119,12 @@ class SimStage:
         self.live[submit.request] = run
         request = submit.request
         self._later(request, StageAccepted(request=request))
-        if run.resident:
-            return
-        rng = run.rng
         if submit.payload.purpose == "transcribe":
             self._preview(run)
             return
+        if run.resident:
+            return
+        rng = run.rng
         users = [item for item in submit.payload.items if isinstance(item, Message) and item.role == "user"]
         if users and rng.random() < 0.4:
             final = rng.random() < 0.7
@@ -132,13 +132,14 @@ class SimStage:
             self._later(request, StageTranscribed(request=request, item_id=users[-1].id, text=words, final=final))
         for _ in range(rng.choice((0, 1, 2, 3, 4, 8))):
             self._produce(run)
-        if rng.random() < 0.2:
+        if rng.random() < 0.3:
             for index in range(rng.choice((1, 1, 2))):
                 name = rng.choice(("look", "go"))
-                self._later(request, StageCalled(request=request, index=index, name=name, arguments='{"a":'))
                 self._later(
-                    request, StageCalled(request=request, index=index, arguments="1}", final=True, ends=True)
+                    request, StageCalled(request=request, index=index, name=name, arguments='{"a":', final=False)
                 )
+                self._last[request] += rng.choice((0, 0, 30_000, 300_000))  # it writes slowly
+                self._later(request, StageCalled(request=request, index=index, arguments="1}", ends=True))
         if rng.random() < 0.3:
             self._later(request, StageInnerFinished(request=request, stage=1))
         if rng.random() < 0.1:

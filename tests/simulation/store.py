@@ -28,6 +28,10 @@ class Witness(Protocol):
         """It is recorded, and not yet told."""
         ...
 
+    def told(self, session: str, transaction: Transaction) -> None:
+        """Its process knows that it is recorded."""
+        ...
+
 
 class Disk:
     """What is recorded, for all processes that follow each other."""
@@ -162,6 +166,8 @@ class ProcessLog:
             assert said is error or type(said) is type(error)
             if self.alive:
                 row.settled(said)
+                if said is None:
+                    self.disk.witness.told(row.session, row.transaction)
 
         memory.append(row.session, row.transaction, row.samples, answer)
 

@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.rules import rule
-from tests.simulation.__main__ import KEPT, simulate
+from tests.simulation.__main__ import KEPT
+from tests.simulation.many import simulate
 from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.script import Script, Step, load, save, script
 from tests.simulation.shrink import kind, shrink

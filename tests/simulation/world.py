@@ -16,6 +16,7 @@ from antiphon.engine import inline
 from antiphon.engine.errors import Refused
 from antiphon.engine.orphans import session_of
 from antiphon.events import ids
+from antiphon.events.events import OverlapDecided, ResponseEnded
 from antiphon.events.log import Transaction, encode
 from antiphon.sessions import core
 from antiphon.sessions.models.base import TurnModel
@@ -122,6 +123,12 @@ class World:
         if monitor is not None:
             monitor.recorded(transaction)
 
+    def told(self, session: str, transaction: Transaction) -> None:
+        """See `Witness`."""
+        monitor = self.logs.get(session)
+        if monitor is not None:
+            monitor.told(transaction)
+
     def heard(self, peer: Peer, line: Line, shown: Shown, data: bytes) -> None:
         """A client got a message."""
         self.trace.update(data)
@@ -152,8 +159,12 @@ class World:
         for event in transaction.events:
             name = type(event).__name__
             if name in NOTED:
-                reason = getattr(event, "reason", None) or getattr(event, "cause", None)
-                self.saw(f"{name}: {reason}" if reason and name != "ErrorReported" else name)
+                reason = next((getattr(event, key) for key in REASONS if getattr(event, key, None)), None)
+                self.saw(f"{name}: {reason}" if reason else name)
+            elif isinstance(event, ResponseEnded) and event.cut is not None:
+                self.saw("a function call is cut short")
+            elif isinstance(event, OverlapDecided):
+                self.saw(f"OverlapDecided: {event.reason}")
 
     # -- what is done ----------------------------------------------------------------------------------------
 
@@ -192,7 +203,7 @@ class World:
         """A stage is given a request: the sound that it brings is what was received (P29)."""
         session = session_of(submit.request)
         for ref, data in submit.sound:
-            if process.alive and process.log.sound(session, ref) != data:
+            if process.alive and not self.faults["a rival process"] and process.log.sound(session, ref) != data:
                 self.blame(AssertionError(f"P29: {ref} is not what was received"))
 
     def after_step(self) -> None:
@@ -336,6 +347,8 @@ class World:
         self.group.start_soon(run)
 
 
+REASONS = ("reason", "cause", "sentence")
+
 NOTED = frozenset(
     {
         "Interrupted",
@@ -356,6 +369,13 @@ NOTED = frozenset(
         "UnitsReturned",
         "ItemTruncated",
         "HistoryCut",
+        "InterruptionSuspected",
+        "InterruptionDismissed",
+        "InterruptionDoubted",
+        "OutputHeld",
+        "PreviewRequested",
+        "TurnPreviewed",
+        "PreviewDropped",
         "PromptDue",
     }
 )
