@@ -165,6 +165,9 @@ class Guest:
         for _ in range(2 + step.a % 2):
             self._say("append_audio", LOUD * 40)
 
+    def stutter(self, step: Step) -> None:
+        self._say("append_audio", LOUD * 4 + QUIET * 14 + LOUD * (1 + step.a % 5))
+
     def ask(self, step: Step) -> None:
         self.text(step)
         self.respond(step)

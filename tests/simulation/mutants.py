@@ -74,10 +74,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "        self._log.append(self.name, transaction, writes, lambda _: None)\n        self._settled(None)",
     ),
     Mutant(
-        "a counted command is carried out twice",
+        "a command that comes twice is not dropped",
         "antiphon.sessions.core",
-        "    if command.client_seq is not None and command.client_seq != lease.client_seq + 1:",
-        "    if command.client_seq is not None and command.client_seq > lease.client_seq + 1:",
+        "command.client_seq <= lease.client_seq:",
+        "command.client_seq < lease.client_seq:",
     ),
     Mutant(
         "a replay lacks its last transaction",

@@ -13,6 +13,7 @@ SOMETIMES: tuple[str, ...] = (
     "resync: journal_gap",
     "resync: journal_overflow",
     "commands sent again after a resume",
+    "a command sent twice",
     "a fenced writer decides",
     "process lost in an append",
     "error: storage_unavailable",

@@ -55,6 +55,7 @@ CLIENT: dict[str, float] = {
     "speak": 12,
     "cough": 8,
     "drone": 2,
+    "stutter": 3,
     "ask": 8,
     "commit": 8,
     "clear": 2,

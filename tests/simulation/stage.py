@@ -265,7 +265,7 @@ class SimScoring(ScoringService):
             self.deaf -= 1
             scores = Scores(failed=True)
         else:
-            values = tuple([990 if _loud(frame) else 10 for frame in frames])
+            values = tuple([990 if is_loud(frame[512:514]) else 10 for frame in frames])
             scores = Scores(values, lead if values else 0)
         if not self._gap_us and not stream.busy:
             done(scores)
@@ -280,9 +280,9 @@ class SimScoring(ScoringService):
         self._sim.call_at(self._last_us / 1e6, deliver)
 
 
-def _loud(frame: bytes) -> bool:
-    """Return whether there is more in the middle of a frame than the resampler's noise."""
-    return abs(int.from_bytes(frame[512:514], "little", signed=True)) > 1000
+def is_loud(sample: bytes) -> bool:
+    """Return whether there is more in a sample than the resampler's noise."""
+    return abs(int.from_bytes(sample, "little", signed=True)) > 1000
 
 
 class _Nothing:

@@ -16,7 +16,8 @@ from antiphon.engine import inline
 from antiphon.engine.errors import Refused
 from antiphon.engine.orphans import session_of
 from antiphon.events import ids
-from antiphon.events.events import OverlapDecided, ResponseEnded
+from antiphon.events.audio import SampleRef
+from antiphon.events.events import AudioReceived, OverlapDecided, ResponseEnded
 from antiphon.events.log import Transaction, encode
 from antiphon.sessions import core
 from antiphon.sessions.models.base import TurnModel
@@ -32,6 +33,7 @@ from .net import Line, Reader
 from .peer import Peer, Shown
 from .process import Process
 from .script import Script, Step
+from .stage import is_loud
 from .store import Disk, ProcessLog
 from tests.sessions.world import BESIDE, MEMORY
 
@@ -165,6 +167,20 @@ class World:
                 self.saw("a function call is cut short")
             elif isinstance(event, OverlapDecided):
                 self.saw(f"OverlapDecided: {event.reason}")
+
+    def _sounds(self, name: str, log: list[Transaction]) -> None:
+        """What lies in the store is what the detector has heard, where it heard it (P29)."""
+        for transaction in log:
+            for event in transaction.events:
+                if isinstance(event, AudioReceived) and event.scored:
+                    for number, score in enumerate(event.scores):
+                        at = event.ref.start - 2 * event.lead + 1024 * number
+                        middle = (
+                            self.disk.sound(name, SampleRef("in", at + 512, 2)) if at >= event.ref.start else b""
+                        )
+                        assert not middle or is_loud(middle) == (score > 500), (
+                            f"P29: {event.ref} is not what was heard"
+                        )
 
     # -- what is done ----------------------------------------------------------------------------------------
 
@@ -330,6 +346,7 @@ class World:
             assert not core.outstanding(session), "P13: requests were never cleaned up"
         if self.script.seed % 100 == 0:
             self.logs[name].from_the_beginning(log)
+        self._sounds(name, log)
         if name in self.wires:
             self.wires[name].at_the_end(log, lambda ref: self.disk.sound(name, ref))
 
@@ -390,7 +407,7 @@ class _Errors:
     def __call__(
         self, _logger: object, name: str, event: MutableMapping[str, object]
     ) -> MutableMapping[str, object]:
-        if name == "exception":
+        if event.get("exc_info"):
             self.world.blame(sys.exc_info()[1] or AssertionError(str(event)))
         raise structlog.DropEvent
 
