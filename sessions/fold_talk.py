@@ -240,6 +240,8 @@ def _follow(
         spoken=part == "audio",
         unaligned=session.capabilities.text_requires_complete_audio,
         placed=session.requests[response.request].response_id is not None,
+        # Who acknowledges is believed, and has said that nothing was heard yet (DESIGN 5.10).
+        acked_at=session.now if response.acknowledged else None,
     )
     if len(playouts) > most:
         ended = next((key for key in playouts if session.open_response(key) is None), None)
@@ -337,7 +339,10 @@ def interrupted(session: Session, event: ev.Interrupted) -> None:
 def playback_acknowledged(session: Session, event: ev.PlaybackAcknowledged) -> None:
     playout, committed_ms = session.playout(event.response_id), event.playback.committed_ms
     if playout is None:
-        if event.truncate:
+        response = session.open_response(event.response_id)
+        if response is not None:
+            response.acknowledged = True
+        elif event.truncate:
             _shorten(session, event.item_id, committed_ms, event.history)
         return
     playout.acked_at = session.now

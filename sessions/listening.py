@@ -420,9 +420,10 @@ def barge_in(draft: Draft, _command: cmd.BargeIn) -> None:
 
 
 def _building(session: Session) -> bool:
-    """Return whether there is input that nobody has committed, and no model was given."""
+    """Return whether there is input that nobody has committed, and no model was given; if only silence, that is not
+    even kept."""
     taken = session.input
-    unheard = session.auto and bool(taken.stream.queue)
+    unheard = taken.non_speech or (session.auto and bool(taken.stream.queue))
     return taken.position > taken.start or unheard or taken.phase != "silent" or bool(taken.text)
 
 

@@ -32,7 +32,7 @@ from antiphon.events.metrics import StageCost, Usage
 from .batches import Batches
 from .phases import AttachmentPhase, DeliveryPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 30
+STATE_VERSION = 31
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
@@ -389,6 +389,8 @@ class Response(Struct):
     costs: tuple[StageCost, ...] = ()
     usage: Usage = Usage()
     previous_item_id: str | None = None
+    acknowledged: bool = False
+    """Whether the client acknowledged it before there was anything to be heard of it."""
     text: str = ""
     said: Message | None = None
     calls: tuple[FunctionCall, ...] = ()

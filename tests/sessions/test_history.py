@@ -250,6 +250,27 @@ def test_an_answer_that_has_said_nothing_yet_may_be_acknowledged() -> None:
     assert world.session.playouts[response_id].committed_ms == 0
 
 
+@rule("I9", "I17")
+def test_who_acknowledged_nothing_before_the_first_sound_has_heard_what_it_says_later() -> None:
+    """Else the time that passes would count as heard, of an answer whose client does tell what it plays."""
+    world = World()
+    response_id = world.begin()
+    world.ack(0, response_id=response_id)
+    world.wait(60_000)
+    world.produce(TEXT, 1_000)
+    world.wait(500)
+    assert only(world.cancel(), ev.HistoryCut).basis == "ack"
+    assert world.heard() == [], "nothing of it"
+    other = World()
+    response_id = other.begin()
+    other.ack(0, response_id=response_id)
+    other.wait(60_000)
+    other.produce(TEXT, 1_000)
+    other.finish()
+    other.wait(1_900)
+    assert error(other.respond()) == "response_already_active", "it may be played for twice its length (DESIGN 5.3)"
+
+
 @rule("I11")
 def test_active_and_completed_answers_may_be_acknowledged() -> None:
     world = World()

@@ -943,6 +943,15 @@ def test_e29_input_cancel_interrupts_and_clears_last() -> None:
     assert world.session.epoch == 1
 
 
+@rule("G30", "E30")
+def test_an_interruption_forgets_also_that_there_was_silence() -> None:
+    world = World()
+    world.begin()
+    world.append(speech=False)
+    assert kinds(world.barge_in())[-1] == "InputDropped"
+    assert error(world.commit()) == "input_audio_buffer_empty"
+
+
 @rule("G30")
 def test_wire_2_16_barge_in_drops_what_was_not_committed() -> None:
     world = World()
