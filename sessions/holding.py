@@ -125,11 +125,16 @@ def cut_in(draft: Draft, command: cmd.ClientCommand, handlers: Handlers) -> bool
         handlers[type(command)](attempt, command)
     except Refusal as refusal:
         attempt.emit(refusal.event(attempt.number, command.event_id))
+    killed: set[str] = set()
     for event in attempt.events[begin:]:
-        if isinstance(event, ev.Interrupted) and flying & set(event.requests):
-            draft.adopt(attempt)
-            return True
-    return False
+        if isinstance(event, ev.Interrupted):
+            killed.update(event.requests)
+        elif isinstance(event, ev.RequestFinished):
+            killed.add(event.request)  # its end was held, and what waits lets that be decided
+    if not flying & killed:
+        return False
+    draft.adopt(attempt)
+    return True
 
 
 def _might_cut(session: Session, command: cmd.ClientCommand) -> bool:

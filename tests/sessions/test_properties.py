@@ -28,6 +28,7 @@ from antiphon.sessions import core
 from antiphon.sessions.ending import newest_answer
 from antiphon.sessions.phases import LIVE
 from antiphon.sessions.plugins import Registry
+from antiphon.sessions.previewing import asked
 from antiphon.sessions.view import next_deadline
 
 from tests import stories
@@ -476,8 +477,8 @@ class SessionMachine(stories.Machine):
         data=st.data(),
         pieces=st.integers(0, 2),
         ends=st.booleans(),
-        frames=st.sampled_from([1, 4, 4, 10, 20]),
-        words=st.sampled_from([None, None, "Mhm.", "No, ", " "]),
+        frames=st.sampled_from([1, 4, 4, 10, 20, 20]),
+        words=st.sampled_from([None, None, None, "Mhm.", "No, ", " "]),
         said=st.integers(0, 3),
         silence=st.sampled_from([0, 8, 8, 20]),
         acked=st.sampled_from([None, None, 200, 10**9]),
@@ -520,6 +521,7 @@ class SessionMachine(stories.Machine):
             hint = None
             if data.draw(st.booleans()):
                 self.hear(said, 200, data.draw(st.booleans()))
+            self.be_told(data.draw)
         if acked is not None:
             self.give(cmd.AckPlayback(attachment=world.attachment, played_ms=acked))
         known = world.session.suspicion
@@ -527,6 +529,22 @@ class SessionMachine(stories.Machine):
             world.now = max(world.now, known.due)
         self.give(cmd.Tick())
         self.hear(said, 200, ends)
+        self.be_told(data.draw)
+
+    def be_told(self, pick: Pick) -> None:
+        """Let the stage answer a question about the open utterance, or not."""
+        request = asked(self.world.session)
+        fate = pick(st.sampled_from(["Mhm.", "What about tea?", "", "finish", "fail", "lose", "wait", "wait"]))
+        if request is None or fate == "wait":
+            return
+        fates: dict[str, cmd.AnyCommand] = {
+            "finish": cmd.StageFinished(request=request),
+            "fail": cmd.StageFailed(request=request, code="engine_error", message="It broke."),
+            "lose": cmd.StageLost(request=request),
+        }
+        item_id = self.world.session.input.item_id or ""
+        words = cmd.StageTranscribed(request=request, item_id=item_id, text=fate, final=False)
+        self.give(fates.get(fate, words))
 
     @rule(ms=st.sampled_from([1_000, 5_000]), acked=st.sampled_from([None, 0, 500]), jumps=st.booleans())
     @precondition(connected)

@@ -906,6 +906,24 @@ def test_5_13_units_that_are_refused_fail_the_answer_at_once() -> None:
     assert only(events, ev.ResponseEnded).status == "failed"
 
 
+@rule("P58", "E38")
+def test_5_13_a_cancel_passes_what_waits_for_a_unit_whose_end_is_held() -> None:
+    """What waits lets the end be decided, and begins another answer: it is what the cancel finds."""
+    world = _resident()
+    request = world.request
+    start(world)
+    world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(instructions="Be brief.")))
+    world.append(2, score=950, transcript="Mhm.")
+    world.say("And tea?")
+    assert kinds(world.respond()) == ["CommandHeld"]
+    assert kinds(world.finish(request)) == ["OutputHeld"]
+    events = world.do(cmd.CancelInput(attachment=1))
+    assert resumed(events) == "backchannel"
+    assert only(events, ev.ResponseCreated)
+    assert [event.status for event in events if isinstance(event, ev.ResponseEnded)] == ["failed", "cancelled"]
+    assert world.session.response is None
+
+
 def test_5_13_a_held_report_of_nobody_is_no_history() -> None:
     with pytest.raises(core.evolve.__globals__["fold_talk"].phases.IllegalTransition, match="no interruption"):
         core.evolve(core.new(), ev.OutputHeld(report=cmd.StageFinished(request="r")), 0)

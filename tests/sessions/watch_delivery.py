@@ -31,6 +31,7 @@ class Delivery(Struct):
                 case ev.InterruptionSuspected():
                     assert not self.suspected, "5.13: suspected twice"
                     self.holds = self.suspected = True
+                    self.places.clear()
                 case ev.OutputHeld(ref=ref):
                     assert self.holds, "5.13: held while delivery goes on"
                     if ref is not None:
