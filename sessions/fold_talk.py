@@ -109,7 +109,7 @@ def unanswered_dropped(session: Session, _event: ev.UnansweredDropped) -> None:
 
 def _answered(session: Session) -> None:
     session.turn.waiting, session.turn.sown, session.turn.seeded = (), 0, False
-    session.turn.early = ()
+    session.turn.early, session.turn.answered = (), False
 
 
 def aside_cancelled(session: Session, event: ev.AsideCancelled) -> None:

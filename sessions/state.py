@@ -108,7 +108,7 @@ class Turn(Struct):
     beside: tuple[str, ...] = ()
     """Those of them that belong to answers which drained while a newer one was made (H7)."""
     answered: bool = False
-    """Some output of these calls has come."""
+    """Some output of these calls has come, and no answer has seen it."""
     early: tuple[str, ...] = ()
     """Calls of open responses that have their output already, which no answer has seen yet."""
     absorbs: bool = False

@@ -386,6 +386,14 @@ class TestAnOutputThatComesEarly:
         deleted = world.do(cmd.DeleteItem(attachment=1, item_id=calls(world)[1].id))
         assert kinds(deleted) == ["ItemDeleted", "ResponseCreated", "RequestSubmitted"]
 
+    @rule("F21")
+    def test_an_output_that_was_answered_is_no_reason_to_go_on_when_another_call_is_deleted(self) -> None:
+        world, request = self.begun()
+        world.call("look", call_id="c2", index=1)
+        world.finish(request)
+        assert "ResponseCreated" in kinds(world.respond())
+        assert kinds(world.do(cmd.DeleteItem(attachment=1, item_id=calls(world)[1].id))) == ["ItemDeleted"]
+
     def test_without_auto_response_the_client_asks(self) -> None:
         world, request = self.begun(auto=False)
         assert "ResponseCreated" not in kinds(world.finish(request))
