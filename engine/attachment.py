@@ -1,6 +1,6 @@
 """One connection's hold on a session: commands in, durable transactions out."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Literal, Protocol
 
 import anyio
@@ -175,10 +175,10 @@ class Attachment:
             patience=Patience(settings.slow_bytes, settings.slow_ms * 1000, self._slow),
         )
 
-    async def replay(self) -> AsyncIterator[Published]:
-        """Give what the client missed: messages above `last_number`, up to its attaching.
+    async def missed(self) -> Cursor:
+        """Return a reader of what the client missed: messages above `last_number`, up to its attaching.
 
-        The first transaction may hold lower numbers too; the caller skips those.
+        Its first transaction may hold lower numbers too; the caller skips those. Its end is `done`.
 
         Raises:
             Refused: `storage_unavailable`.
@@ -186,7 +186,11 @@ class Attachment:
         feed = self.feed
         last = self.entry.seq - 1
         after = await feed.locate(self.last_number)
-        with Cursor(feed, min(after, last), until=last) as cursor:
+        return Cursor(feed, min(after, last), until=last)
+
+    async def replay(self) -> AsyncGenerator[Published]:
+        """Give what `missed` reads. Close it when it is left before its end."""
+        with await self.missed() as cursor:
             async for missed in cursor:
                 yield missed
 

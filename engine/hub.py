@@ -89,11 +89,16 @@ class Hub:
         self._warm_up = WarmUp(units, pipeline, plugin.capabilities, clock)
         self._naming = Naming(log, plugin, secret, self._live)
         self._admitting = 0
+        self._retired = False
 
     async def __aenter__(self) -> Self:
         check_plugin(self.plugin)
         await self._group.__aenter__()
-        await self._pipeline.start(self._roster.on_report)
+        try:
+            await self._pipeline.start(self._roster.on_report)
+        except BaseException as error:
+            await self.__aexit__(type(error), error, error.__traceback__)
+            raise
         self._group.start_soon(self._roster.recover)
         if not self._warm_up.over.is_set():
             self._group.start_soon(self._warm_up.run, self)
@@ -102,12 +107,22 @@ class Hub:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
+        if error is not None:
+            self._roster.dead = True
+            self.stopping.set()
+            return await self._end(kind, error, trace)
         try:
-            if error is None:
-                await self.shutdown()
-            else:
-                self._roster.dead = True
-                self.stopping.set()
+            await self.shutdown()
+        except BaseException as cancelled:
+            await self._end(type(cancelled), cancelled, cancelled.__traceback__)
+            raise
+        return await self._end(None, None, None)
+
+    async def _end(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """End what still runs, and the stages behind it."""
+        try:
             self._roster.close()
             self._group.cancel_scope.cancel()
             return await self._group.__aexit__(kind, error, trace)
@@ -432,10 +447,11 @@ class Hub:
     async def shutdown(self) -> None:
         """Stop serving: resumable sessions are detached and stay, the others are closed (DESIGN 5.7).
 
-        Returns when that is durable, or after `shutdown_ms`. May be called before the hub is left.
+        Returns when that is durable, or after `shutdown_ms`. May be called before the hub is left, and again if it
+        was cancelled.
         """
-        if self.stopping.is_set():
-            return
         self.stopping.set()
-        with anyio.move_on_after(self.settings.shutdown_ms / 1000):
-            await self._roster.retire()
+        if not self._retired:
+            with anyio.move_on_after(self.settings.shutdown_ms / 1000):
+                await self._roster.retire()
+            self._retired = True

@@ -239,18 +239,26 @@ class InlineClient:
             return
         here, cursor = self.attachment, self._cursor
         if cursor is None:
-            cursor = self._cursor = here.cursor()
-            if here.generation > 1:
-                async for entry in here.replay():
-                    self._unpack(entry)
-                    while self._ready:
-                        yield self._next()
-        while self._ready:
-            yield self._next()
-        async for entry in cursor:
-            self._unpack(entry, journaled=self._is_journaled(entry, here))
+            cursor = self._cursor = await here.missed() if here.generation > 1 else here.cursor()
+        while True:
             while self._ready:
                 yield self._next()
+            entry = await anext(cursor, None)
+            if entry is not None:
+                self._unpack(entry, here)
+            elif cursor.end == "done" and self._cursor is cursor:
+                cursor = self._cursor = here.cursor()
+            else:
+                return
+
+    def _unpack(self, entry: Published, here: Attachment) -> None:
+        missed = entry.seq < here.entry.seq
+        journaled = missed or self._is_journaled(entry, here)
+        for event in entry.transaction.events:
+            # What has no number is told once, to whom it concerned.
+            if isinstance(event, PublicEvent) and (event.number > self.last_number or not (event.number or missed)):
+                sound = entry.sound.get(event.ref, b"") if isinstance(event, AudioDelta) else b""
+                self._ready.append(Heard(event if journaled else replace(event, number=0), sound))
 
     def _is_journaled(self, entry: Published, here: Attachment) -> bool:
         """Return whether a live transaction may be asked for again; that it may not is told once."""
@@ -259,12 +267,6 @@ class InlineClient:
             self._overflow = overflow
             self._ready.append(Heard(ResyncRequired(session=here.session)))
         return overflow is None
-
-    def _unpack(self, entry: Published, *, journaled: bool = True) -> None:
-        for event in entry.transaction.events:
-            if isinstance(event, PublicEvent) and not 0 < event.number <= self.last_number:
-                sound = entry.sound.get(event.ref, b"") if isinstance(event, AudioDelta) else b""
-                self._ready.append(Heard(event if journaled else replace(event, number=0), sound))
 
     def _next(self) -> Heard:
         """Take one event; only what was taken counts as seen."""

@@ -1,6 +1,7 @@
 """One client's connection: its session is opened or resumed, and served until one of them ends (WIRE 1, 8)."""
 
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 
 import anyio
 from msgspec.structs import replace
@@ -194,10 +195,11 @@ class Connection:
         await socket.write([message.data for message in resumed])
         socket.ping(lambda: self._guard(attachment.heard))
         seen = attachment.last_number
-        async for missed in attachment.replay():
-            await socket.room()
-            messages = project(missed, reader, attachment.feed.epoch)
-            await socket.write([message.data for message in messages if message.number > seen])
+        async with aclosing(attachment.replay()) as replay:
+            async for missed in replay:
+                await socket.room()
+                messages = project(missed, reader, attachment.feed.epoch)
+                await socket.write([message.data for message in messages if message.number > seen])
 
     def _journal(self, entry: Published, attachment: Attachment) -> Reader:
         """Return the reader that a live transaction is written for: without numbers while the replay window has

@@ -24,6 +24,7 @@ from antiphon.events.events import (
     ResponseEnded,
     SessionClosed,
     SessionOpened,
+    SessionResumed,
     SessionTouched,
     TurnSignalled,
 )
@@ -185,6 +186,41 @@ async def test_a_second_resume_replaces_the_first_connection() -> None:
         await settle()
         assert old.ended == "replaced"
         group.cancel_scope.cancel()
+
+
+@rule("P49", "D23")
+async def test_who_leaves_what_was_missed_and_takes_it_up_again_misses_nothing() -> None:
+    async with world() as here, InlineClient(here.hub) as client:
+        for _ in range(3):
+            client.heartbeat()
+        await settle()
+        await client.drop()
+        await client.resume()
+        client.heartbeat()
+        await settle()
+        async for _ in client.events():
+            break
+        assert client.last_number == 1
+        heard = (await hear(client, SessionResumed)).heard
+        async for one in client.events():
+            heard.append(one)
+            break
+        assert [one.event.number for one in heard] == [2, 3, 0, 4], "once each, and the word between"
+
+
+@rule("D23")
+async def test_what_has_no_number_is_not_said_again() -> None:
+    """An older connection's opening and resuming were its own; a socket client does not hear them twice either."""
+    async with world() as here, InlineClient(here.hub) as client:
+        client.heartbeat()
+        for _ in range(2):
+            await client.drop()
+            await client.resume()
+        listener = await hear(client, SessionResumed)
+        assert listener.names == ["SessionTouched", "SessionResumed"]
+        (resumed,) = listener.all(SessionResumed)
+        assert isinstance(resumed, SessionResumed)
+        assert resumed.attachment == client.attachment.generation == 3
 
 
 @rule("M17")

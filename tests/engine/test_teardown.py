@@ -1,15 +1,19 @@
 """How sessions, servers and their callers end: closers that race, faults of ours, shutdown, a dead engine."""
 
+import asyncio
 import gc
 import weakref
 from collections.abc import Awaitable, Callable
 from itertools import permutations
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from antiphon.engine import ingress
 from antiphon.engine.attachment import Attachment
+from antiphon.engine.host import OnReport
+from antiphon.engine.hosts import InlineHost
 from antiphon.engine.ingress import AppendRequest
 from antiphon.engine.inline import InlineClient
 from antiphon.engine.opening import Opening, Resumption
@@ -366,6 +370,59 @@ async def test_a_session_that_a_shutdown_left_goes_on_in_the_next_server() -> No
         new.send(Heartbeat(attachment=new.generation))
         await settle()
         assert isinstance((await here.events(old.session))[-1], SessionTouched)
+
+
+@rule("M15")
+async def test_a_shutdown_whose_caller_went_away_goes_on_when_it_is_asked_for_again() -> None:
+    async with world() as here:
+        attachment = await here.hub.open(opening())
+        here.log.holding = True
+        with anyio.CancelScope() as gone:
+            gone.cancel()
+            await here.hub.shutdown()
+        assert attachment.current, "it is not in the log"
+        asyncio.get_running_loop().call_soon(here.log.release)
+        await here.hub.shutdown()
+        assert attachment.ended == "shutdown"
+
+
+@rule("M15", "P53")
+async def test_a_server_whose_leaving_is_cancelled_ends_its_tasks_all_the_same() -> None:
+    log, handles = MoodyLog(), list[Attachment]()
+    before = asyncio.all_tasks()
+    with anyio.CancelScope() as gone:
+        async with world(log=log, settings=HubSettings(shutdown_ms=2_000)) as here:
+            handles.append(await here.hub.open(opening()))
+            log.holding = True
+            asyncio.get_running_loop().call_soon(gone.cancel)
+    assert gone.cancelled_caught
+    assert asyncio.all_tasks() == before
+    assert [handle.ended for handle in handles] == ["shutdown"]
+
+
+@rule("M16")
+async def test_a_server_whose_start_is_cancelled_leaves_nothing_of_it() -> None:
+    """A stage's host may take its time, and whoever waits for the start may not have any."""
+
+    class Slow(InlineHost):
+        closed = 0
+
+        async def start(self, on_report: OnReport) -> None:
+            await anyio.lowlevel.checkpoint()
+            raise AssertionError("nobody waits for this")
+
+        async def aclose(self) -> None:
+            self.closed += 1
+            await super().aclose()
+
+    host, before = Slow(ScriptedStage()), asyncio.all_tasks()
+    with anyio.CancelScope() as gone:
+        gone.cancel()
+        async with world(host=host):
+            raise AssertionError("it was started")
+    assert (gone.cancelled_caught, host.closed) == (True, 1)
+    await settle()
+    assert asyncio.all_tasks() == before
 
 
 @rule("M16")

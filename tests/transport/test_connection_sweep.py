@@ -1,0 +1,168 @@
+"""A connection, cancelled wherever it waits: its session is given up, and its client may come back (D25, D32)."""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from antiphon.engine.opening import Resumption
+from antiphon.events.commands import Heartbeat
+from antiphon.transport.connection import Connection
+from antiphon.transport.handshake import Invitation
+
+from tests.engine.sweep import HOWS, How, Operation, Struck, life, sweep
+from tests.engine.worlds import ask, opening, resumption, settle
+from tests.rules import rule
+
+pytestmark = pytest.mark.anyio
+
+
+class Socket:
+    """A websocket whose other side reads everything, a little later, and says nothing."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.closed: tuple[int, str] | None = None
+        self._lost = anyio.Event()
+
+    def send(self, messages: Iterable[bytes]) -> None:
+        self.messages += [json.loads(message) for message in messages]
+
+    async def write(self, messages: Iterable[bytes]) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.send(messages)
+
+    async def room(self) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    def ping(self, answered: Callable[[], None]) -> None:
+        pass
+
+    def close(self, code: int, reason: str = "") -> None:
+        self.closed = self.closed or (code, reason)
+        self._lost.set()
+
+    def cut_off(self) -> None:
+        self._lost.set()
+
+    async def wait_lost(self) -> None:
+        await self._lost.wait()
+
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
+        pass
+
+
+class Opens(Operation):
+    """It opens a session and serves it until the socket is lost."""
+
+    at_once = True
+
+    async def prepare(self) -> None:
+        self.socket = Socket()
+        asked = Invitation(dialect="duplex", model="m", at_once=self.at_once)
+        self.connection = Connection(self.hub, self.socket, asked)  # type: ignore[arg-type]
+        for _ in range(3):
+            self.says("session.heartbeat")
+        self.says("response.create", event_id="ask")
+
+    def says(self, kind: str, **fields: object) -> None:
+        self.connection.on_text(json.dumps({"type": kind, **fields}).encode())
+
+    async def act(self) -> object:
+        return await self.connection.run()
+
+    def unblock(self) -> None:
+        self.connection.on_lost()
+
+    async def check(self, struck: Struck) -> None:
+        assert self.socket.closed is not None
+        told = [await life(self.log, session) for session in await self.mine()]
+        assert told in ([], [["opened", "closed: open_abandoned"]], [["opened", "detached 0"]])
+        for message in self.socket.messages:
+            if message["type"] == "session.created":
+                asked = Resumption(
+                    session=message["session"]["id"], token=message["resume_token"], control_id="back"
+                )
+                assert (await self.hub.resume(asked)).current
+
+    async def mine(self) -> list[str]:
+        rows = await self.log.sessions()
+        return [row.session for row in rows if row.model == "m"]
+
+
+class Closes(Opens):
+    """Its client closes the session."""
+
+    def unblock(self) -> None:
+        self.says("session.close")
+
+    async def check(self, struck: Struck) -> None:
+        told = [await life(self.log, session) for session in await self.mine()]
+        if told != [["opened", "closed: client_close"]]:
+            assert struck.cancelled
+            await super().check(struck)
+        elif not struck.cancelled:
+            assert self.socket.messages[-1]["type"] == "session.closed"
+
+
+class Resumes(Opens):
+    """It resumes a session."""
+
+    at_once = False
+    told = ("opened", "detached 0")
+
+    async def prepare(self) -> None:
+        self.first = await self.hub.open(opening("mine"))
+        for _ in range(3):
+            self.first.send(Heartbeat(attachment=1))
+        ask(self.first)
+        await settle()
+        await self.leave()
+        self.socket = Socket()
+        asked = Invitation(dialect="duplex", model=None, at_once=False)
+        self.connection = Connection(self.hub, self.socket, asked)  # type: ignore[arg-type]
+        self.says("session.resume", session_id=self.first.session, resume_token=self.first.token)
+
+    async def leave(self) -> None:
+        await self.first.detach()
+
+    async def check(self, struck: Struck) -> None:
+        told = await life(self.log, self.first.session)
+        resumed = [*self.told, "resumed 1", "detached 1"]
+        assert told in ([resumed, [*self.told]] if struck.cancelled else [resumed])
+        numbers = [message["server_event_seq"] for message in self.socket.messages if "server_event_seq" in message]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert (await self.hub.resume(resumption(self.first, "back"))).current, "the token it presented is good"
+
+
+class TakesOver(Resumes):
+    """From a connection that there still is."""
+
+    told = ("opened",)
+
+    async def leave(self) -> None:
+        pass
+
+    async def check(self, struck: Struck) -> None:
+        landed = "resumed 1" in await life(self.log, self.first.session)
+        assert self.first.ended == ("replaced" if landed else None)
+        await super().check(struck)
+
+
+OPERATIONS = (Opens, Closes, Resumes, TakesOver)
+
+
+@rule("D25", "D32", "D33.1", "D33.2", "D33.4", "B16", "P44")
+@pytest.mark.parametrize("held", [False, True], ids=["", "held"])
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("kind", OPERATIONS, ids=lambda kind: kind.__name__)
+async def test_a_connection_that_is_cancelled_anywhere_gives_its_session_up(
+    kind: type[Operation], how: How, held: bool
+) -> None:
+    assert await sweep(kind, how, held=held) > 2, "it waits"
