@@ -116,8 +116,12 @@ def listens(machine: "SessionMachine") -> bool:
     return alive(machine) and bool(machine.world.session.input.stream.in_flight)
 
 
-def speaks(machine: "SessionMachine") -> bool:
-    return connected(machine) and machine.world.session.input.vad.speaking
+def detects(machine: "SessionMachine") -> bool:
+    return connected(machine) and machine.world.session.config.turn_detection is not None
+
+
+def is_asked(machine: "SessionMachine") -> bool:
+    return connected(machine) and asked(machine.world.session) is not None
 
 
 def works(machine: "SessionMachine") -> bool:
@@ -795,13 +799,43 @@ class SessionMachine(stories.Machine):
         request = self.a_request(data.draw)
         self.give(cmd.StageTranscribed(request=request, item_id=item_id, text=text, final=final))
 
-    @rule(data=st.data(), frames=st.sampled_from([7, 8, 16, 30]))
-    @precondition(speaks)
-    def fall_silent(self, data: st.DataObject, frames: int) -> None:
-        """A pause, behind which the words so far may be asked for (WIRE 4.4)."""
-        self.world.wait(frames * 32)
-        size = frames * FRAME
-        self.give(cmd.AppendAudio(**self.sent(data.draw), size=size, wire_bytes=size, scores=(0,) * frames))
+    @rule(
+        data=st.data(),
+        spoken=st.sampled_from([0, 0, 4]),
+        silent=st.sampled_from([7, 8, 16, 30]),
+        text=st.sampled_from([None, "Words.", "Words and", "words"]),
+    )
+    @precondition(detects)
+    def pause(self, data: st.DataObject, spoken: int, silent: int, text: str | None) -> None:
+        """Speak and pause, or pause on: the words so far may be asked for, and told at once (WIRE 4.4)."""
+        spoken = spoken if self.world.session.input.vad.speaking else 4
+        scores = (990,) * spoken + (0,) * silent
+        size = len(scores) * FRAME
+        self.world.wait(len(scores) * 32)
+        self.give(cmd.AppendAudio(**self.sent(data.draw), size=size, wire_bytes=size, scores=scores))
+        question = asked(self.world.session)
+        if question is not None and text is not None:
+            self.give(cmd.StageTranscribed(request=question, item_id="", text=text, final=False))
+
+    @rule(
+        data=st.data(),
+        text=st.sampled_from(["Words.", "Words and", "words", ""]),
+        then=st.sampled_from(["more", "more", "done", "fails", "lost", "late"]),
+    )
+    @precondition(is_asked)
+    def hear_ahead(self, data: st.DataObject, text: str, then: str) -> None:
+        """A stage tells words of the open utterance; it goes on, ends, fails, or does so when it is too late."""
+        request = asked(self.world.session) or ""
+        if then == "late":
+            self.give(cmd.ClearInput(**self.sent(data.draw)))
+        self.give(cmd.StageTranscribed(request=request, item_id="", text=text, final=data.draw(st.booleans())))
+        ends: dict[str, cmd.AnyCommand] = {
+            "done": cmd.StageFinished(request=request),
+            "fails": cmd.StageFailed(request=request, code="engine_error", message="It broke."),
+            "lost": cmd.StageLost(request=request),
+        }
+        if then in ends:
+            self.give(ends[then])
 
     # -- connections, time, the engine -----------------------------------------------------------------------
 
