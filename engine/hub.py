@@ -233,6 +233,7 @@ class Hub:
 
     async def _admit(self, name: str) -> Live:
         """Take a slot and start a runner. The slot is held from the first check on (B3)."""
+        self._refuse_if_stopping()
         await self._counted()
         self._refuse_if_stopping()
         if self._admitted >= self.settings.max_sessions:
