@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from antiphon.engine.framing import (
     MAX_FRAME,
@@ -37,6 +38,7 @@ PAYLOAD = TurnInput(
 )
 MESSAGES: list[AnyMessage] = [
     Submit(request="r", payload=PAYLOAD, sound=((SampleRef("in", 0, 2), b"\0\xff"),), hold=True),
+    Submit(request="r", payload=replace(PAYLOAD, purpose="transcribe")),
     unit("r", 1, b"\0\1"),
     Confirm(request="r"),
     Abort(requests=("a", "b")),
