@@ -300,11 +300,15 @@ class Beside(RuleBasedStateMachine):
     # -- what seldom comes about by steps that are drawn alone -------------------------------------------------
 
     @connected
-    @rule(ms=st.sampled_from([400, 4_000]))
-    def begins_to_answer(self, ms):  # type: ignore[no-untyped-def]
+    @rule(ms=st.sampled_from([400, 4_000]), told=st.booleans(), over=st.booleans())
+    def begins_to_answer(self, ms, told, over):  # type: ignore[no-untyped-def]
         self.says(where=None, again=False)
         self.asks()
+        if told:
+            self.acknowledges(back=0, ms=0)
         self.produces(words="all is well ", ms=ms, late=False)
+        if over:
+            self.finishes(late=False)
 
     @connected
     @rule(frames=st.sampled_from([4, 30]), create=st.sampled_from([None, True]))
