@@ -81,8 +81,6 @@ class ProcessLog:
         self.crash: Callable[[], None] | None = None
         self.crash_after = 0
         self._queue: deque[_Row] = deque()
-        self._refused: list[_Row] = []
-        """What was refused, until the process hears of it: its stages may still be given the sound of that."""
         self._scheduled = False
         self._until = 0
 
@@ -103,7 +101,7 @@ class ProcessLog:
     def sound(self, session: str, ref: SampleRef) -> bytes:
         """Return the bytes of a piece of sound as this process knows it, durable or not."""
         data = bytearray(self.disk.sound(session, ref).ljust(ref.size, b"\0"))
-        for row in (*self._refused, *self._queue):
+        for row in self._queue:
             for write in row.samples if row.session == session else ():
                 first, last = max(write.ref.start, ref.start), min(write.ref.end, ref.end)
                 if write.ref.stream == ref.stream and first < last:
@@ -163,13 +161,9 @@ class ProcessLog:
         error = memory._refuses(kept, row.transaction)
         if error is None:
             self.disk.witness.durable(row.session, row.transaction)
-        else:
-            self._refused.append(row)
 
         def answer(said: LogError | None) -> None:
             assert said is error or type(said) is type(error)
-            if error is not None:
-                self._refused.remove(row)
             if self.alive:
                 row.settled(said)
                 if said is None:
