@@ -10,6 +10,7 @@ from antiphon.events.config import ConfigPatch, Dialect, SessionConfig, merged, 
 
 from .checking import check_config
 from .draft import Draft
+from .feeding import go_on
 from .plugins import Registry
 from .refusal import Refusal, refuse
 from .state import Session
@@ -59,6 +60,8 @@ def publish(draft: Draft, config: SessionConfig) -> None:
             view=view(session, config=config),
         )
     )
+    if config.auto_response != session.config.auto_response:
+        go_on(draft)  # what was said before a model began to listen is as much of a unit as what comes (P30)
 
 
 def patched(config: SessionConfig, patch: ConfigPatch, dialect: Dialect, first_voice: str) -> SessionConfig:

@@ -94,9 +94,9 @@ def test_a_resident_request_begins_with_the_sound_that_it_will_not_hear_in_units
     world.append(7)
     world.commit(create_response=False)
     world.item(FunctionCall(id="", call_id="a", name="f", arguments="{}"))
-    world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(auto_response=True)))
-    events = world.append(3)
+    events = world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(auto_response=True)))
     assert places_of(begins(world, events).items) == []
+    events += world.append(3)
     first, second = [effect.refs for effect in world.effects(events) if isinstance(effect, fx.FeedStage)]
     assert (first, second) == ((SampleRef("in", 0, 5 * FRAME),), (SampleRef("in", 5 * FRAME, 5 * FRAME),))
     world.do(cmd.StageAccepted(request=world.resident, operation=1))

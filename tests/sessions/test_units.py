@@ -628,6 +628,16 @@ def test_a_session_that_begins_to_listen_gives_the_model_what_it_kept() -> None:
     assert places(world.append(2)) == [(0, UNIT, 0)]
 
 
+@rule("E16", "P30")
+def test_what_is_whole_when_a_session_begins_to_listen_does_not_wait_for_more() -> None:
+    world = turns()
+    world.append(11)
+    events = world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(auto_response=True)))
+    assert places(events) == [(0, UNIT, 0), (UNIT, 2 * UNIT, 0)]
+    assert kinds(events)[0] == "ConfigUpdated"
+    assert world.session.input.stream.waiting == FRAME
+
+
 @rule("E12", "P28")
 def test_the_budget_counts_units_under_way_and_pictures() -> None:
     limits = Limits(input_bytes=UNIT + 50)

@@ -53,6 +53,7 @@ class LogMonitor:
         self.dumps: list[int] = []
         """A checksum of the state behind each transaction."""
         self.durable = 0
+        self.durable_term = 0
         self.taken: dict[int, int] = {}
         """By which transaction each attachment was made."""
         self.voided: set[int] = set()
@@ -145,6 +146,8 @@ class LogMonitor:
 
     def recorded(self, transaction: Transaction) -> None:
         """It is durable: from here on it may be seen."""
+        assert transaction.term >= self.durable_term, "A20: a record of an older term behind a newer one"
+        self.durable_term = transaction.term
         self.durable = max(self.durable, highest_number(transaction))
         for event in transaction.events:
             if isinstance(event, ev.SessionResumed):

@@ -123,7 +123,10 @@ class World:
         """See `Witness`."""
         monitor = self.logs.get(session)
         if monitor is not None:
-            monitor.recorded(transaction)
+            try:
+                monitor.recorded(transaction)
+            except AssertionError as error:
+                self.blame(error)
 
     def told(self, session: str, transaction: Transaction) -> None:
         """See `Witness`."""
