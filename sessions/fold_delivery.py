@@ -67,6 +67,13 @@ def forgotten(
         session.suspicion = None
 
 
+def goes_on(session: Session) -> None:
+    """The user speaks again in the same utterance: its end is to come, and nothing is due before that."""
+    known = session.suspicion
+    if known is not None and known.phase == "doubted":
+        known.due = None
+
+
 def stopped(session: Session, reason: ev.TurnEnd) -> None:
     """The detector has ended the utterance: what is only doubted is not open for ever."""
     known = session.suspicion

@@ -8,7 +8,7 @@ from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.items import AudioPart, FunctionOutput, Item, Message, json_size, places
 
 from . import fold_units, phases, semantics, transcript, vad
-from .fold_delivery import forgotten, stopped
+from .fold_delivery import forgotten, goes_on, stopped
 from .folding import step_over
 from .phases import move
 from .state import Ahead, Session, next_item_number, unanswered
@@ -107,6 +107,7 @@ def speech_started(session: Session, event: ev.SpeechStarted) -> None:
         taken.start = event.start
     taken.phase = move(phases.INPUT, taken.phase, event)
     taken.item_id, taken.speech = event.item_id, True
+    goes_on(session)
     session.turn.state = "user_speaking"
 
 

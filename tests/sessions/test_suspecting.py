@@ -665,6 +665,23 @@ def test_5_13_what_is_doubted_waits_for_words_for_two_seconds_behind_its_end() -
     assert world.now == ended + 2_000 * MS
 
 
+def test_5_13_what_is_doubted_and_goes_on_behind_its_end_waits_for_its_next_end() -> None:
+    """It was doubted once, and is not again: its sound goes on already."""
+    world = answering(sent_ms=20_000)
+    start(world)
+    world.append(LONG, score=950, transcript=" ")
+    assert only(due(world), ev.InterruptionDoubted)
+    world.append(20, score=10)
+    world.append(4, score=950)
+    assert world.session.input.phase == "speaking"
+    world.wait(2_000)
+    assert world.tick() == []
+    world.append(20, score=10)
+    ended = world.now
+    assert kinds(due(world)) == ["InputDiscarded"]
+    assert world.now == ended + 2_000 * MS
+
+
 def test_5_13_a_doubt_is_over_with_the_answer() -> None:
     world = answering()
     start(world)
