@@ -34,8 +34,7 @@ def audio_received(session: Session, event: ev.AudioReceived) -> None:
         taken.start = taken.position if empty or event.queued else taken.start
     detection = session.config.turn_detection
     if detection is None or not event.scored:
-        if taken.ahead is not None:
-            taken.ahead = msgspec.structs.replace(taken.ahead, whole=False)
+        not_all_heard(session)
         return
     limits = transcript.thresholds(session)
     vad.advance(taken.vad, limits, event.scores, samples(session, before) - event.lead)
@@ -72,6 +71,13 @@ def asked_ahead(session: Session, event: ev.PreviewRequested) -> None:
     known = taken.ahead or Ahead(event.request, until)
     whole = event.ref.start == taken.start
     taken.ahead = msgspec.structs.replace(known, request=event.request, until=until, whole=whole)
+
+
+def not_all_heard(session: Session) -> None:
+    """What is known of the words may not be all of them: nobody can tell what was said since."""
+    taken = session.input
+    if taken.ahead is not None:
+        taken.ahead = msgspec.structs.replace(taken.ahead, whole=False)
 
 
 def turn_previewed(session: Session, event: ev.TurnPreviewed) -> None:

@@ -5,7 +5,7 @@ from antiphon.events import events as ev
 from . import fold_units, phases, vad
 from .batches import retired
 from .fold_delivery import decided
-from .fold_input import samples
+from .fold_input import not_all_heard, samples
 from .fold_talk import request_to
 from .phases import move
 from .playback import play_on, stand_still
@@ -85,6 +85,7 @@ def session_detached(session: Session, event: ev.SessionDetached) -> None:
 def config_updated(session: Session, event: ev.ConfigUpdated) -> None:
     if event.config.turn_detection != session.config.turn_detection:
         vad.reset(session.input.vad, samples(session, session.input.position))
+        not_all_heard(session)  # speech that the new detector has not found yet counts for none of it
     before, listened = session.config.seed, session.auto
     session.config = event.config
     session.config_generation = event.generation

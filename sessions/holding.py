@@ -15,6 +15,7 @@ from .draft import Draft
 from .ending import newest_answer
 from .refusal import Refusal, refuse
 from .state import Session, size_of
+from .suspecting import settle
 
 HELD = 512
 """Commands that may wait in one session."""
@@ -105,6 +106,7 @@ def carry_on(draft: Draft, handlers: Handlers, *, aborted: int = 0, waits: bool 
             return
         draft.emit(ev.HoldEnded())
         _carry_out(draft, held[0], handlers, fails=aborted > 0)
+        settle(draft)  # it may have ended what was suspected, and what comes behind it is judged without that
         aborted -= 1
 
 

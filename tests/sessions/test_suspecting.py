@@ -682,6 +682,29 @@ def test_5_13_what_is_doubted_and_goes_on_behind_its_end_waits_for_its_next_end(
     assert world.now == ended + 2_000 * MS
 
 
+def test_5_13_a_clear_that_waited_for_units_lets_the_answer_go_on_at_once() -> None:
+    world = World(vad=CAREFUL, plugin="echo", policy="commit_all_on_done")
+    world.begin()
+    world.produce("All is well. ", 1_000)
+    start(world)
+    world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(temperature=0.5)))
+    assert kinds(world.clear()) == ["CommandHeld"]
+    events = world.accept()
+    assert kinds(events)[-2:] == ["InputCleared", "InterruptionDismissed"]
+    assert resumed(events) == "input_cleared"
+    assert world.session.suspicion is None
+
+
+def test_5_13_a_cancel_behind_a_commit_that_waits_ends_the_turn_that_interrupted() -> None:
+    world = World(vad=CAREFUL, plugin="echo", policy="commit_all_on_done")
+    world.begin()
+    world.produce("All is well. ", 1_000)
+    world.append(8, score=950)
+    assert kinds(world.commit(create_response=True)) == ["CommandHeld"]
+    events = world.do(cmd.CancelInput(attachment=1))
+    assert [event.cause for event in events if isinstance(event, ev.Interrupted)] == ["client_commit", "input_cancel"]
+
+
 def test_5_13_a_doubt_is_over_with_the_answer() -> None:
     world = answering()
     start(world)
