@@ -31,8 +31,8 @@ def output_held(session: Session, event: ev.OutputHeld) -> None:
 def weight(report: ev.HeldReport) -> int:
     """Return the bytes that a report holds: of sound, and of words."""
     if isinstance(report, cmd.StageProduced):
-        return report.size + len(report.text)
-    return len(report.arguments) if isinstance(report, cmd.StageCalled) else 0
+        return report.size + len(report.text.encode())
+    return len(report.arguments.encode()) if isinstance(report, cmd.StageCalled) else 0
 
 
 def interruption_doubted(session: Session, event: ev.InterruptionDoubted) -> None:

@@ -46,7 +46,9 @@ def session_resumed(session: Session, event: ev.SessionResumed) -> None:
     lease.phase = move(phases.ATTACHMENT, lease.phase, event)
     lease.attachment, lease.generation = event.attachment, event.generation
     known = () if lease.token is None else (*lease.earlier_tokens, lease.token)
-    lease.earlier_tokens, lease.token = known[-KEPT_TOKENS:], event.token_digest
+    # The first one is what the last client that was heard has for certain: it may present it as often as it must.
+    lease.earlier_tokens = (*known[:1], *known[1:][1 - KEPT_TOKENS :])
+    lease.token = event.token_digest
     lease.confirm_by = session.now + session.limits.activation_ms * 1000
     lease.expires_at = None
     body = resume_body(event.presented, event.last_number)
@@ -83,7 +85,7 @@ def session_detached(session: Session, event: ev.SessionDetached) -> None:
 
 
 def config_updated(session: Session, event: ev.ConfigUpdated) -> None:
-    if event.config.turn_detection != session.config.turn_detection:
+    if vad.differ(session.config.turn_detection, event.config.turn_detection):
         vad.reset(session.input.vad, samples(session, session.input.position))
         not_all_heard(session)  # speech that the new detector has not found yet counts for none of it
     before, listened = session.config.seed, session.auto

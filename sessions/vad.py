@@ -60,6 +60,13 @@ def thresholds(detection: TurnDetection) -> Thresholds:
     )
 
 
+def differ(before: TurnDetection | None, after: TurnDetection | None) -> bool:
+    """Return whether two detections find other speech; what is done about it is no matter of the detector."""
+    if before is None or after is None:
+        return before is not after
+    return (before.type, thresholds(before)) != (after.type, thresholds(after))
+
+
 def advance(vad: Vad, limits: Thresholds, scores: Sequence[int], first: int) -> list[Change]:
     """Fold `scores` of frames that begin at sample `first` into `vad`, in place; return what changed."""
     changes: list[Change] = []

@@ -139,6 +139,7 @@ def test_the_last_outcomes_are_kept_and_the_last_of_each_kind() -> None:
     world = World(limits=Limits(idle_ttl_ms=0))
     first = world.resumption(token(1))
     world.do(first)
+    world.do(cmd.Heartbeat(attachment=world.attachment))
     world.do(operators())
     controls = world.session.lease.controls
     for _ in range(KEPT_CONTROLS):

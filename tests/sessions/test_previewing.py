@@ -346,6 +346,16 @@ def test_words_behind_which_nobody_has_listened_are_not_those_of_the_turn(how: s
     assert transcript_of(world, world.commit()) is None
 
 
+def test_what_is_said_behind_a_detector_that_is_replaced_is_heard() -> None:
+    """It takes more than that for the new one to find speech, but nobody has listened to it."""
+    world = paused()
+    told(world, "What is the time?")
+    other = TurnDetection(min_speech_duration_ms=1_000)
+    world.do(cmd.UpdateSession(attachment=1, patch=ConfigPatch(turn_detection=other)))
+    world.append(20, score=900)
+    assert transcript_of(world, world.commit()) is None
+
+
 # -- words that the client tells ------------------------------------------------------------------------------
 
 

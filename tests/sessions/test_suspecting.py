@@ -702,7 +702,10 @@ def test_5_13_a_cancel_behind_a_commit_that_waits_ends_the_turn_that_interrupted
     world.append(8, score=950)
     assert kinds(world.commit(create_response=True)) == ["CommandHeld"]
     events = world.do(cmd.CancelInput(attachment=1))
-    assert [event.cause for event in events if isinstance(event, ev.Interrupted)] == ["client_commit", "input_cancel"]
+    assert [event.cause for event in events if isinstance(event, ev.Interrupted)] == [
+        "client_commit",
+        "input_cancel",
+    ]
 
 
 def test_5_13_a_doubt_is_over_with_the_answer() -> None:
@@ -967,3 +970,11 @@ def test_5_13_a_cancel_passes_what_waits_for_a_unit_whose_end_is_held() -> None:
 def test_5_13_a_held_report_of_nobody_is_no_history() -> None:
     with pytest.raises(core.evolve.__globals__["fold_talk"].phases.IllegalTransition, match="no interruption"):
         core.evolve(core.new(), ev.OutputHeld(report=cmd.StageFinished(request="r")), 0)
+
+
+def test_5_13_what_is_held_is_weighed_in_bytes() -> None:
+    world = answering()
+    start(world)
+    most = delivering.HELD_BYTES // 4
+    assert kinds(world.produce("\U0001f600" * most)) == ["OutputHeld"]
+    assert only(world.produce("x"), ev.InterruptionDoubted).reason == "too_much_held"

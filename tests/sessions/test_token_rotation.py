@@ -47,7 +47,8 @@ class TokenMachine(RuleBasedStateMachine):
         known = [self.current, *reversed(self.kept)]
         self.world.do(self.world.resumption(known[old] if old < len(known) else self.current))
         self.granted += 1
-        self.kept = [*self.kept, self.current][-KEPT_TOKENS:]
+        first, *later = *self.kept, self.current
+        self.kept = [first, *later[1 - KEPT_TOKENS :]]
         self.current, self.attached = token(self.granted), True
 
     @step(how=st.sampled_from(["confirm", "frame"]))
@@ -112,3 +113,11 @@ class TokenMachine(RuleBasedStateMachine):
 def test_a_presented_token_is_good_again_unless_somebody_else_was_heard() -> None:
 
     run_state_machine_as_test(TokenMachine, settings=settings(max_examples=150, stateful_step_count=25))
+
+
+def test_a_client_that_hears_no_answer_may_present_its_token_as_often_as_it_must() -> None:
+    world = World(limits=LIMITS)
+    for _ in range(3 * KEPT_TOKENS):
+        world.do(world.resumption(token(1)))
+        world.detach()
+    assert len(world.session.lease.earlier_tokens) == KEPT_TOKENS

@@ -579,3 +579,11 @@ def test_l13_opened_updated_and_resumed_show_the_same_session() -> None:
     world.detach()
     assert only(world.resume(), ev.SessionResumed).view == updated
     assert msgspec.structs.replace(updated, config=opened.config) == opened
+
+
+def test_what_is_done_about_a_turn_may_change_while_it_is_spoken() -> None:
+    """Nothing that the detector looks at has changed, so it goes on; the user may say no more."""
+    world = World(vad=QUICK_VAD)
+    world.append(4, score=900)
+    update(world, ConfigPatch(turn_detection=msgspec.structs.replace(QUICK_VAD, false_interruption=True)))
+    assert "InputCommitted" in kinds(world.append(40, score=0))

@@ -20,9 +20,20 @@ KEPT = Path(__file__).parent / "kept"
 
 def _seeds(text: str) -> range:
     first, dots, last = text.partition("..")
-    if not dots:
-        return range(int(first), int(first) + 1)
-    return range(int(first), int(last))
+    try:
+        seeds = range(int(first), int(last) if dots else int(first) + 1)
+    except ValueError:
+        seeds = range(0)
+    if not seeds:
+        raise argparse.ArgumentTypeError(f"{text!r} names no worlds; say A..B, or one number")
+    return seeds
+
+
+def jobs(text: str) -> int:
+    """Return in how many processes worlds run: at least one."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes")
+    return int(text)
 
 
 def main(words: list[str] | None = None) -> int:
@@ -31,7 +42,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument(
         "--seeds", type=_seeds, default=range(2000), metavar="A..B", help="which worlds (B excluded)"
     )
-    parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), metavar="N", help="processes")
+    parser.add_argument("--jobs", type=jobs, default=multiprocessing.cpu_count(), metavar="N", help="processes")
     parser.add_argument("--script", type=Path, metavar="FILE", help="run a script that was kept, instead of seeds")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the summary there, as Markdown")
     parser.add_argument("--keep", type=Path, default=KEPT, metavar="FOLDER", help="where short scripts go")
@@ -43,6 +54,8 @@ def main(words: list[str] | None = None) -> int:
     asked = parser.parse_args(words)
     console = Console()
     if asked.script is not None:
+        if not asked.script.is_file():
+            parser.error(f"there is no script {asked.script}")
         try:
             live(load(asked.script))
         except Broken as broken:

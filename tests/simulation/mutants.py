@@ -209,6 +209,8 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), metavar="N", help="processes")
     parser.add_argument("--only", default="", metavar="WORDS", help="only faults whose name holds these words")
     asked = parser.parse_args(words)
+    if not any(asked.only in mutant.name for mutant in MUTANTS):
+        parser.error(f"no fault has {asked.only!r} in its name")
     console, table, missed = Console(), Table("fault", "found by seed", "seconds", "as"), 0
     for number, mutant in enumerate(MUTANTS):
         if asked.only not in mutant.name:
