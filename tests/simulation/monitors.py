@@ -267,43 +267,35 @@ class WireMonitor:
                 known = ids.parse_event_id(_head(message.data).event_id)
                 assert known is not None
                 expected[known.seq, known.index, known.part] = zlib.crc32(message.data)
-        plain = {} if self.dialect == "duplex" else _plain(log)
+        numbered = self.dialect == "duplex"
+        sounds = set[tuple[int, int]]() if numbered else _sounds(log)
         for talk in self.talks:
             for place, text in talk.told:
-                if not text or place[:2] in plain:
+                if not text or place[:2] in sounds:
                     continue
                 assert place in expected, f"P49: {place} is not in the log"
                 same = talk.resync or text == expected[place]
                 assert same, f"P49: what was told of {place} is not what the log says"
-            if plain:
-                self._whole(talk, expected, plain)
+            if not numbered and talk.told:
+                last = max(place for place, _ in talk.told)
+                due = {place for place in expected if place < last and place[:2] not in sounds}
+                missing = due - {place for place, _ in talk.told}
+                assert not missing, f"P49: {sorted(missing)} never came"
 
     def _form(self, log: list[Transaction]) -> Form:
         command = log[0].command
         assert isinstance(command, cmd.OpenSession)
         return form_of(self.dialect, resumable=command.token_digest is not None)
 
-    def _whole(
-        self, talk: Talk, expected: dict[tuple[int, int, int], int], skipped: dict[tuple[int, int], int]
-    ) -> None:
-        """A dialect without numbers: from the beginning to the last message, nothing is missing but dead sound."""
-        told = {place for place, _ in talk.told}
-        if told:
-            last = max(told)
-            missing = [
-                place for place in expected if place < last and place not in told and place[:2] not in skipped
-            ]
-            assert not missing, f"P49: {missing} never came"
 
-
-def _plain(log: list[Transaction]) -> dict[tuple[int, int], int]:
-    """Return the places of sound, which may be skipped when its epoch is dead (DESIGN 5.11)."""
+def _sounds(log: list[Transaction]) -> set[tuple[int, int]]:
+    """Return the places of sound: without numbers it is left out when its epoch is dead (DESIGN 5.11)."""
     return {
-        (entry.seq, index): 1
+        (entry.seq, index)
         for entry in log
         for index, event in enumerate(entry.events)
         if isinstance(event, ev.AudioDelta)
-    } | {(0, 0): 1}
+    }
 
 
 class _Head(Struct):
