@@ -21,8 +21,7 @@ from antiphon.sessions.phases import LEFT
 from antiphon.sessions.view import next_deadline, prompt
 
 from tests.rules import rule as holds
-from tests.sessions.model import Model
-from tests.sessions.model_answer import MS
+from tests.sessions.model import MS, Model
 from tests.sessions.world import FRAME, OUT, QUICK_VAD, World, token
 
 GRACE_MS, ACTIVATION_MS, PENDING = 20_000, 10_000, 2
@@ -258,7 +257,7 @@ class Beside(RuleBasedStateMachine):
     def truncates(self, back, ms):  # type: ignore[no-untyped-def]
         name = self.answer(back)
         known = self.model.find(name)
-        if known is not None and known.cap is not None and known.cap == known.limit(self.model.now) != ms:
+        if known is not None and known.cut is not None and known.committed == known.limit(self.model.now) != ms:
             return  # of what was cut for good, a session need not know any more which words lay where
         item_id = self.names.id(name)
         command = cmd.TruncateItem(attachment=self.attachment, item_id=item_id, audio_end_ms=ms)
