@@ -106,23 +106,20 @@ class WebSocket(asyncio.Protocol):
             self._protocol.send_text(message)
         self._flush()
 
-    async def write(self, messages: Iterable[bytes]) -> None:
-        """Write text messages as the socket accepts them: never more than `HANDED` bytes wait.
+    def fill(self, messages: Iterable[bytes]) -> int:
+        """Write as many text messages as fit, behind a wait for `room`, and at least one; return how many.
 
-        Only a single message that is larger than what fits is handed on whole.
+        Never more than `HANDED` bytes wait; only a single message that is larger is handed on whole.
         """
         batch: list[bytes] = []
         size = 0
         for message in messages:
             if batch and size + len(message) + HEAD > HANDED - ROOM:
-                await self.room()
-                self.send(batch)
-                batch, size = [], 0
+                break
             batch.append(message)
             size += len(message) + HEAD
-        if batch:
-            await self.room()
-            self.send(batch)
+        self.send(batch)
+        return len(batch)
 
     @property
     def buffered(self) -> int:

@@ -34,10 +34,11 @@ from .wire_view import playback_out, shown_session
 
 
 class Message(Struct, frozen=True, gc=False):
-    """One text frame. `number` is its `server_event_seq`, 0 if it has none."""
+    """One text frame. `number` is its `server_event_seq`, 0 if it has none; `sounds`: there is sound in it."""
 
     number: int
     data: bytes
+    sounds: bool = False
 
 
 class Messages(Struct, frozen=True, gc=False):
@@ -120,7 +121,10 @@ def _project(entry: Published, reader: Reader, epoch: int) -> tuple[Message, ...
             number = event.number + part if numbered and event.number else 0
             if number:
                 message.server_event_seq = number
-            messages.append(Message(number, _encode(message)))
+            sounds = isinstance(message, out.AudioDeltaOut) and bool(message.delta)
+            messages.append(Message(number, _encode(message), sounds))
+        if isinstance(event, ev.SessionResumed) and event.attachment > reader.attachment:
+            break  # what is decided behind it is for the connection that has the session now (P52)
     return tuple(messages)
 
 

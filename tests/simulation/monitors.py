@@ -258,7 +258,7 @@ class WireMonitor:
 
     def at_the_end(self, log: list[Transaction], sound: Callable[[SampleRef], bytes]) -> None:
         """Hold all that was told against what the log says that it is (P49)."""
-        reader = Reader(session=self.session, form=self._form(log), attachment=0)
+        reader = Reader(session=self.session, form=self._form(log), attachment=len(log))
         expected: dict[tuple[int, int, int], int] = {}
         for transaction in log:
             refs = [event.ref for event in transaction.events if isinstance(event, ev.AudioDelta)]
