@@ -210,7 +210,7 @@ class Hub:
                     opened = command.session
                     return await self._reopen(opened, opening.control_id)
             if waits:
-                await self._hold()
+                await _until(self._warm_up.over, WARMING)
             live = await self._admit(command.session)
             async with self._patience():
                 outcome = await live.ask(
@@ -232,9 +232,12 @@ class Hub:
         return self._attach(live, entry)
 
     async def _admit(self, name: str) -> Live:
-        """Take a slot and start a runner. The slot is held from the first check on (B3)."""
+        """Take a slot and start a runner. The slot is held from the first check on (B3).
+
+        The sessions of a former process hold theirs before: nobody new may take one of them (P53).
+        """
         self._refuse_if_stopping()
-        await self._counted()
+        await _until(self._roster.counted, "Sessions are still being taken over; try again later.")
         self._refuse_if_stopping()
         if self._admitted >= self.settings.max_sessions:
             raise Refused("resource_exhausted", "All sessions are taken; try again later.")
@@ -248,20 +251,6 @@ class Hub:
             self._admitting -= 1
         self._refuse_if_stopping()
         return self._roster.start(core.new(), name, term, head=0)
-
-    async def _counted(self) -> None:
-        """Wait until the sessions of a former process hold their slots: nobody new may take one of them (P53)."""
-        with anyio.move_on_after(WARM_UP_S):
-            await self._roster.counted.wait()
-        if not self._roster.counted.is_set():
-            raise Refused("resource_exhausted", "Sessions are still being taken over; try again later.")
-
-    async def _hold(self) -> None:
-        """Hold a client until the warm-up is over (B27), before it takes a slot; 20 s at most (WIRE 1.10)."""
-        with anyio.move_on_after(WARM_UP_S):
-            await self._warm_up.over.wait()
-        if not self._warm_up.over.is_set():
-            raise Refused("resource_exhausted", WARMING)
 
     async def _warm(self) -> None:
         """Wait for the stages: they are still being loaded, or loaded again."""
@@ -456,3 +445,15 @@ class Hub:
             with anyio.move_on_after(self.settings.shutdown_ms / 1000):
                 await self._roster.retire()
             self._retired = True
+
+
+async def _until(known: anyio.Event, why: str) -> None:
+    """Hold a client, before it takes a slot, until something is over (B27); 20 s at most (WIRE 1.10).
+
+    Raises:
+        Refused: `resource_exhausted`, for that reason.
+    """
+    with anyio.move_on_after(WARM_UP_S):
+        await known.wait()
+    if not known.is_set():
+        raise Refused("resource_exhausted", why)

@@ -33,6 +33,7 @@ from antiphon.sessions.view import next_deadline
 
 from tests import stories
 from tests.rules import rule as holds
+from tests.sessions.watch import a_deadline_stands
 from tests.sessions.world import BESIDE, FRAME, MEMORY, OUT, QUICK_VAD, REMEMBERING, WALL, World, token
 from tests.stories import initialize, invariant, precondition, rule
 
@@ -936,18 +937,7 @@ class SessionMachine(stories.Machine):
 
     @invariant()
     def a_deadline_stands(self) -> None:
-        session = self.world.session
-        if session.phase == "open" and not session.lease.attached:
-            assert next_deadline(session) is not None, "P44"
-        if session.phase == "closing":
-            assert next_deadline(session) is not None, "P56"
-        if (
-            session.phase == "open"
-            and session.turn.deferred
-            and session.response is None
-            and session.lease.attached
-        ):
-            assert next_deadline(session) is not None, "P37"
+        a_deadline_stands(self.world.session)
 
     @invariant()
     def cancels_are_decided_at_once(self) -> None:

@@ -83,6 +83,17 @@ def look(session: core.Session, data: bytes) -> Before:
     )
 
 
+def a_deadline_stands(session: core.Session) -> None:
+    """Fail if something waits for ever: a session without a connection, one that ends, or a turn behind nothing."""
+    due = next_deadline(session)
+    if session.phase == "open" and not session.lease.attached:
+        assert due is not None, "P44: unattached without a deadline"
+    if session.phase == "closing":
+        assert due is not None, "P56: it never ends"
+    if session.phase == "open" and session.turn.deferred and session.response is None and session.lease.attached:
+        assert due is not None, "P37: a turn waits for ever"
+
+
 class Watch(Struct):
     """Follows one session and fails at the first step that breaks a rule.
 

@@ -101,11 +101,6 @@ class SimLoop(asyncio.BaseEventLoop):
         """The time."""
         return self._now_us
 
-    @property
-    def pending(self) -> int:
-        """Timers and callbacks that will still come."""
-        return len(self._soon) + sum(not handle.cancelled() for _, _, handle in self._later)
-
     def take_time(self, us: int) -> None:
         """Let the running callback last longer."""
         self._now_us += us

@@ -17,10 +17,9 @@ from antiphon.events.log import Transaction, canonical, highest_number
 from antiphon.sessions import core
 from antiphon.sessions.ending import newest_answer
 from antiphon.sessions.plugins import Registry
-from antiphon.sessions.view import next_deadline
 from antiphon.transport.wire_out import Form, Reader, form_of, project
 
-from tests.sessions.watch import Before, Watch, look
+from tests.sessions.watch import Before, Watch, a_deadline_stands, look
 
 if TYPE_CHECKING:
     from .net import Line
@@ -72,7 +71,7 @@ class LogMonitor:
         assert canonical(again) == canonical(transaction.events), "P2, P57: decided otherwise alone"
         self._step(before, live, transaction)
         self._twice(live, transaction)
-        self._deadlines(live)
+        a_deadline_stands(live)
         self._once(before.state, transaction)
         self._cleared(live, transaction)
         if live.input.stream.held and transaction.seq % 4 == 0:
@@ -108,13 +107,6 @@ class LogMonitor:
         elif isinstance(command, cmd.AckPlayback) and command.client_seq is None:
             for event in core.decide(live, command, transaction.at, self.plugins):
                 assert not isinstance(event, ev.HistoryCut), "P40: the same acknowledgement cuts again"
-
-    def _deadlines(self, live: core.Session) -> None:
-        due = next_deadline(live)
-        if live.phase == "open" and not live.lease.attached:
-            assert due is not None, "P44: unattached without a deadline"
-        if live.phase == "closing":
-            assert due is not None, "P56: it never ends"
 
     def _cleared(self, live: core.Session, transaction: Transaction) -> None:
         """What was cleared might never have been sent (P33)."""

@@ -102,7 +102,6 @@ class Ledger(Struct):
     """It was told that what it missed is gone."""
     seen: dict[int, bytes] = field(default_factory=dict[int, bytes])
     responses: list[str] = field(default_factory=list[str])
-    done: set[str] = field(default_factory=set[str])
     sent_ms: dict[str, float] = field(default_factory=dict[str, float])
     items: list[str] = field(default_factory=list[str])
     spoken: dict[str, str] = field(default_factory=dict[str, str])
@@ -133,7 +132,6 @@ class Peer:
         self._books: dict[int, Ledger] = {}
         self.ready: set[int] = set()
         """Connections that were told that they have the session."""
-        self.controls = 0
 
     @property
     def line(self) -> Line | None:
@@ -249,8 +247,6 @@ class Peer:
                 book.forgiven = True
             case "response.created" if shown.response is not None:
                 book.responses.append(str(shown.response["id"]))
-            case "response.done" if shown.response is not None:
-                book.done.add(str(shown.response["id"]))
             case "response.output_audio.delta" | "response.audio.delta" if shown.response_id is not None:
                 book.sent_ms[shown.response_id] = max(shown.audio_duration_ms, 100)
                 if shown.item_id is not None:

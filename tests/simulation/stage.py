@@ -41,9 +41,6 @@ class _Run(Struct):
     submit: Submit
     rng: random.Random
     resident: bool
-    said: int = 0
-    done: bool = False
-    units: int = 0
 
 
 class SimStage:

@@ -397,7 +397,7 @@ NOTED = frozenset(
         "PreviewRequested",
         "TurnPreviewed",
         "PreviewDropped",
-        "PromptDue",
+        "InputTimedOut",
     }
 )
 
