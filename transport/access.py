@@ -1,15 +1,15 @@
 """Who may connect, and as what: keys, origins, and what the address of a connection asks for (WIRE 1.1, 1.2)."""
 
-import hmac
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from antiphon.events.config import Dialect
 
 from .handshake import Invitation
+from .keys import Keys
 
 PATHS: Mapping[str, bool] = {"/v1/realtime": False, "/v1/duplex": True}
 """Where websockets are served, and whether the path alone chooses the duplex dialect."""
@@ -58,23 +58,14 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class Access(Struct, frozen=True, kw_only=True):
-    """What an operator allows. No keys: everybody may come. `origins` None: from everywhere.
+    """What an operator allows. `origins` None: browsers may come from every page.
 
     `key_in_query` True takes the key also from the query `api_key`; addresses end up in logs of others.
     """
 
-    keys: tuple[str, ...] = ()
+    keys: Keys = field(default_factory=Keys)
     key_in_query: bool = False
     origins: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse a key that anybody has.
-
-        Raises:
-            ValueError: a key is empty.
-        """
-        if not all(key.strip() for key in self.keys):
-            raise ValueError("an API key must not be empty")
 
     def check(self, request: Request) -> None:
         """Let the request pass.
@@ -83,23 +74,13 @@ class Access(Struct, frozen=True, kw_only=True):
             Denied: 401 without a right key, 403 from a wrong origin.
         """
         origin = request.headers.get("origin")
-        if self.origins is not None and origin is not None and origin not in self.origins:
+        if self.origins is not None and origin is not None and origin.lower() not in self.origins:
             raise Denied(403, "Forbidden", "forbidden_origin", "This origin is not allowed.")
-        if self.keys and not self._right(list(_keys(request, in_query=self.key_in_query))):
+        if self.keys.needed and self.keys.find(_offered(request, in_query=self.key_in_query)) is None:
             raise Denied(401, "Unauthorized", "invalid_api_key", "A valid API key is needed.")
 
-    def _right(self, offered: list[str]) -> bool:
-        """Compare every offered key with every key: the time must not tell which was nearly right."""
-        matches = [hmac.compare_digest(_bytes(one), _bytes(key)) for one in offered[:4] for key in self.keys]
-        return any(matches)
 
-
-def _bytes(key: str) -> bytes:
-    """Return the bytes of a key; a header may hold some that are no text."""
-    return key.encode(errors="backslashreplace")
-
-
-def _keys(request: Request, *, in_query: bool) -> Iterable[str]:
+def _offered(request: Request, *, in_query: bool) -> Iterable[str]:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token:
         yield token.strip()

@@ -1,4 +1,4 @@
-"""The command line: `antiphon serve | talk | log | replay | doctor`."""
+"""The command line: `antiphon serve | talk | log | keys | replay | doctor`."""
 
 import sys
 from enum import StrEnum
@@ -11,14 +11,14 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from . import cli_logs
+from . import cli_keys, cli_logs
 from .cli_errors import FAILED
+from .cli_options import DATA, DataOption, JsonOption, Session, explain, given, named, origin_of
 from .cli_terminal import INTERRUPTED, ended, screen
 
 if TYPE_CHECKING:
     from .cli_talk import Report
 
-DATA = Path("antiphon-data")
 URL = "ws://127.0.0.1:8000"
 
 app = typer.Typer(
@@ -64,27 +64,7 @@ logs = typer.Typer(
     """,
 )
 app.add_typer(logs, name="log")
-
-
-def given(text: object) -> str:
-    """Take what an option says; nothing is a slip, often of a variable that is not set, and never a choice."""
-    if not str(text).strip():
-        raise typer.BadParameter("it is empty; give a value or leave the option out")
-    return str(text)
-
-
-def named(text: object) -> Path:
-    """Take the path that an option names."""
-    return Path(given(text))
-
-
-Session = Annotated[
-    str, typer.Argument(parser=given, metavar="SESSION|FILE", help="An id, its beginning, `latest`, or a .jsonl.")
-]
-DataOption = Annotated[
-    Path, typer.Option("--data", parser=named, metavar="FOLDER", help="The data directory of the server.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
+app.add_typer(cli_keys.app, name="keys")
 
 
 class Durability(StrEnum):
@@ -127,6 +107,23 @@ def serve(
             help="A key that clients must show; may be repeated.",
         ),
     ] = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(parser=named, metavar="FILE", help="The keys that clients must show: see `antiphon keys`."),
+    ] = None,
+    key_in_query: Annotated[
+        bool, typer.Option("--key-in-query", help="Take a key from the address too; addresses end up in logs.")
+    ] = False,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(parser=origin_of, metavar="ORIGIN", help="Whose pages may connect; may be repeated."),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(parser=named, metavar="FILE", help="Speak TLS with this certificate chain (PEM).")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(parser=named, metavar="FILE", help="The key of that certificate (PEM).")
+    ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Let other machines in without a key.")] = False,
     max_sessions: Annotated[int | None, typer.Option(min=1, help="At most so many; default by pipeline.")] = None,
     strict_model: Annotated[
@@ -143,7 +140,7 @@ def serve(
 
         antiphon serve --pipeline echo --port 0 --data /tmp/antiphon
 
-        antiphon serve --host 0.0.0.0 --api-key "$KEY" --durability full
+        antiphon serve --host 0.0.0.0 --keys keys.json --tls-cert chain.pem --tls-key key.pem
 
     A MODEL is a packaged one by its name (`antiphon doctor` lists them), a local file or directory, or
     OWNER/NAME on a model hub. If one that was named cannot be loaded, the server ends.
@@ -151,8 +148,11 @@ def serve(
     Clients may ask for any model name and get what is served here, so that clients of other servers work
     unchanged. With --strict-model an unknown name is refused with `model_not_found`.
 
-    Prints `listening on http://HOST:PORT` when the port is open. Sessions outlive the server: they can be
-    resumed when it is started again with the same --data.
+    Keys are made with `antiphon keys add`. Those of the data directory are used without being named; the file is
+    read again when it changes. With --origin, pages of other origins are refused; programs send none.
+
+    Prints `listening on http://HOST:PORT` (or https) when the port is open. Sessions outlive the server: they can
+    be resumed when it is started again with the same --data.
     """
     from . import cli_serve
     from .serve import ServeSettings
@@ -169,7 +169,11 @@ def serve(
             port=port,
             data=data,
             durability=durability.value,
-            api_keys=tuple(api_key or ()),
+            keys=cli_serve.keys_given(api_key),
+            key_file=keys,
+            key_in_query=key_in_query,
+            origins=tuple(origin or ()),
+            tls=cli_serve.certificate(tls_cert, tls_key),
             insecure=insecure,
             max_sessions=max_sessions,
             strict_model=strict_model,
@@ -193,6 +197,9 @@ def talk(
         str | None,
         typer.Option(envvar="ANTIPHON_API_KEY", parser=given, metavar="KEY", help="The server's key."),
     ] = None,
+    ca: Annotated[
+        Path | None, typer.Option(parser=named, metavar="FILE", help="Trust this certificate authority (PEM).")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """
@@ -208,7 +215,7 @@ def talk(
     from . import cli_talk
 
     console = screen(stderr=as_json)
-    report = cli_talk.run(file, url, api_key, out, console)
+    report = cli_talk.run(file, url, api_key, out, console, ca)
     if as_json:
         print(msgspec.json.encode(report).decode())
     else:
@@ -404,19 +411,13 @@ def options(
     ] = False,
 ) -> None:
     """Take what stands before the command; without a command, show what there is."""
-    _explain(context)
+    explain(context)
 
 
 @logs.callback()
 def log_options(context: typer.Context) -> None:
     """Without a command, show what there is."""
-    _explain(context)
-
-
-def _explain(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
-        raise typer.Exit
+    explain(context)
 
 
 def main() -> None:

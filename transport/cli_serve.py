@@ -1,7 +1,10 @@
 """`antiphon serve`: the server, and what an operator is told while it runs."""
 
 import logging
+import os
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 import structlog
 from rich.console import Console
@@ -12,17 +15,19 @@ from antiphon.events.log import LogError
 
 from .cli_errors import UNUSABLE, Stop
 from .cli_terminal import colourful, screen
+from .keys import ApiKey, KeyFileError, given
 from .pipelines import PipelineError
 from .serve import ServeSettings, Told, chosen
 from .serve import run as serve
 from .server import Insecure
+from .tls import TlsError
 
 
 def run(settings: ServeSettings) -> None:
     """Serve until SIGINT or SIGTERM.
 
-    Prints `listening on http://HOST:PORT` to standard output when the port is open; everything else is told on
-    standard error.
+    Prints `listening on http://HOST:PORT` (https with TLS) to standard output when the port is open; everything
+    else is told on standard error.
 
     Raises:
         Stop: what was chosen cannot be served.
@@ -32,8 +37,27 @@ def run(settings: ServeSettings) -> None:
         serve(settings, _told(settings, screen(stderr=True)))
     except ExceptionGroup as group:  # what goes wrong inside the running hub comes in the wrapping of its tasks
         raise _explained(_innermost(group), settings) from group
-    except (Insecure, PipelineError, DataDirectoryError, OSError, LogError) as error:
+    except (Insecure, PipelineError, KeyFileError, TlsError, DataDirectoryError, OSError, LogError) as error:
         raise _explained(error, settings) from error
+
+
+def keys_given(texts: Sequence[str] | None) -> tuple[ApiKey, ...]:
+    """Return the keys of `--api-key`, by their digests; the environment is cleared of them: stages inherit it."""
+    os.environ.pop("ANTIPHON_API_KEY", None)
+    return tuple(given(number, text) for number, text in enumerate(texts or (), 1))
+
+
+def certificate(chain: Path | None, key: Path | None) -> tuple[Path, Path] | None:
+    """Return the two files of TLS, None without it.
+
+    Raises:
+        Stop: only one of them was named.
+    """
+    if chain is None and key is None:
+        return None
+    if chain is None or key is None:
+        raise Stop("TLS needs both a certificate and its key: give --tls-cert and --tls-key", UNUSABLE)
+    return chain, key
 
 
 def _told(settings: ServeSettings, errors: Console) -> Told:
@@ -110,15 +134,15 @@ def _explained(error: Exception, settings: ServeSettings) -> Exception:
     match error:
         case Insecure():
             return Stop(
-                f"{settings.host} can be reached from other machines: set a key with --api-key, "
-                "or say --insecure if that is meant",
+                f"{settings.host} can be reached from other machines: make a key with `antiphon keys add`, "
+                "give one with --api-key, or say --insecure if that is meant",
                 UNUSABLE,
             )
         case LogError():
             return Stop(
                 f"{error}; restore {settings.data} from a backup, or take another directory with --data", UNUSABLE
             )
-        case PipelineError() | DataDirectoryError():
+        case PipelineError() | KeyFileError() | TlsError() | DataDirectoryError():
             return Stop(str(error), UNUSABLE)
         case OSError():
             return Stop(

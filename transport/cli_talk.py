@@ -1,6 +1,7 @@
 """`antiphon talk`: speak a WAV file to a server in real time, and hear its answer."""
 
 import signal
+import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from .talk_dialogue import Dialogue
 from .talk_mic import RATE, silent
 from .talk_player import track
 from .talk_show import Screen, latencies
+from .tls import TlsError, client_context
 from .wav import Pcm, read_wav, write_wav
 
 ANSWER_S = 30.0
@@ -61,20 +63,24 @@ def voice_in(file: Path) -> Pcm:
     return voice
 
 
-def run(file: Path, url: str, api_key: str | None, out: Path | None, console: Console) -> Report:
+def run(
+    file: Path, url: str, api_key: str | None, out: Path | None, console: Console, ca: Path | None = None
+) -> Report:
     """Speak a file and wait until the answer has been played; write what was heard to `out`.
 
-    What was heard is written too when the conversation fails or SIGINT ends it.
+    What was heard is written too when the conversation fails or SIGINT ends it. `ca` is a certificate authority to
+    trust in place of those that this machine trusts.
 
     Raises:
-        Stop: `url` or `out` cannot be used, there is no server, it lost the session, or it did not answer.
+        Stop: `url`, `out` or `ca` cannot be used, there is no server, it lost the session, or it did not answer.
         WavError: the file cannot be read, or `out` cannot be written.
     """
     voice = voice_in(file)
     if out is not None:
         writable(out)
     url = url if "://" in url else f"ws://{url}"
-    held = anyio.run(partial(_converse, voice, url, api_key, console), backend_options={"use_uvloop": True})
+    tls = None if ca is None else _trusting(ca)
+    held = anyio.run(partial(_converse, voice, url, api_key, console, tls), backend_options={"use_uvloop": True})
     if held.talk is None:
         raise _unopened(held.failure, url, api_key)
     held.talk.dialogue.player.stop(now_us())
@@ -119,11 +125,20 @@ def _unopened(failure: Exception | None, url: str, api_key: str | None) -> Stop:
             return Stop(f"the server at {url} opened no session ({code}: {why})")
 
 
-async def _converse(voice: Pcm, url: str, api_key: str | None, console: Console) -> _Held:
+def _trusting(authority: Path) -> ssl.SSLContext:
+    try:
+        return client_context(authority)
+    except TlsError as error:
+        raise Stop(str(error), UNUSABLE) from error
+
+
+async def _converse(
+    voice: Pcm, url: str, api_key: str | None, console: Console, tls: ssl.SSLContext | None
+) -> _Held:
     screen = Screen(console)
     held = _Held()
     try:
-        async with RealtimeClient(url, spoken(), api_key=api_key) as client:
+        async with RealtimeClient(url, spoken(), api_key=api_key, tls=tls) as client:
             held.session = client.session_id
             held.talk = Talk(client, Dialogue(screen.tell))
             await _until_interrupted(held, partial(_speak, held.talk, voice))

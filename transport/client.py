@@ -1,5 +1,6 @@
 """The socket client: a session that survives its sockets, with typed events and commands applied exactly once."""
 
+import ssl
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator
 from types import TracebackType
@@ -29,7 +30,8 @@ class RealtimeClient(Commands):
     """A session in the duplex dialect. Opens it when it is entered and closes it when it is left.
 
     Commands are plain calls that never wait; each is applied exactly once, whatever happens to the socket.
-    `events` gives everything the session says, once and in order. One task reads.
+    `events` gives everything the session says, once and in order. One task reads. `tls` says whom it trusts at a
+    wss:// address; None: whom this machine trusts.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class RealtimeClient(Commands):
         options: SessionOptions | None = None,
         *,
         api_key: str | None = None,
+        tls: ssl.SSLContext | None = None,
         clock: Clock | None = None,
         retrying: Retrying | None = None,
         heartbeat_s: float = HEARTBEAT_S,
@@ -47,6 +50,7 @@ class RealtimeClient(Commands):
             url,
             options or SessionOptions(),
             api_key=api_key,
+            tls=tls,
             clock=self._clock,
             retrying=retrying or Retrying(),
             heartbeat_s=heartbeat_s,
@@ -173,9 +177,15 @@ class RealtimeClient(Commands):
         raise SessionLost("session_closed", f"no {kind.__name__} came before the end")
 
 
-def connect(url: str, options: SessionOptions | None = None, *, api_key: str | None = None) -> RealtimeClient:
+def connect(
+    url: str,
+    options: SessionOptions | None = None,
+    *,
+    api_key: str | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> RealtimeClient:
     """Return a client for `async with`."""
-    return RealtimeClient(url, options, api_key=api_key)
+    return RealtimeClient(url, options, api_key=api_key, tls=tls)
 
 
 async def _pieces(sound: bytes | AsyncIterable[bytes], size: int) -> AsyncIterator[bytes]:

@@ -1,6 +1,7 @@
 """The line to a session: one socket after the other, so that nothing is lost and nothing comes twice."""
 
 import random
+import ssl
 
 import anyio
 import msgspec
@@ -59,6 +60,7 @@ class Line:
         options: SessionOptions,
         *,
         api_key: str | None,
+        tls: ssl.SSLContext | None = None,
         clock: Clock,
         retrying: Retrying,
         heartbeat_s: float,
@@ -74,6 +76,7 @@ class Line:
         self._url = url
         self._options = options
         self._api_key = api_key
+        self._tls = tls
         self._clock = clock
         self._retrying = retrying
         self._heartbeat_us = int(heartbeat_s * 1e6)
@@ -94,7 +97,7 @@ class Line:
         """
         try:
             self._url = address(self._url, self._options.model)
-            link = await Link.dial(self._url, self._api_key)
+            link = await Link.dial(self._url, self._api_key, self._tls)
             try:
                 created = await link.open(self._options)
             except BaseException:
@@ -270,7 +273,7 @@ class Line:
         return int(self._random.uniform(shortest, longest) * 1e6)
 
     async def _resume(self) -> Link:
-        link = await Link.dial(self._url, self._api_key)
+        link = await Link.dial(self._url, self._api_key, self._tls)
         try:
             resumed, early = await link.resume(self.session_id, self._tokens[0], self.last_number)
             self._shown(resumed)

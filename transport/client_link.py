@@ -95,7 +95,7 @@ class Link:
         self._socket = socket
 
     @classmethod
-    async def dial(cls, url: str, api_key: str | None) -> Self:
+    async def dial(cls, url: str, api_key: str | None, tls: ssl.SSLContext | None = None) -> Self:
         """Connect.
 
         Raises:
@@ -108,6 +108,7 @@ class Link:
                 url,
                 additional_headers=headers,
                 max_size=LARGEST_FRAME,
+                ssl=(tls or True) if url.startswith("wss:") else None,
                 compression=None,
                 open_timeout=OPENING_S,
             )

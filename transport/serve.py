@@ -33,8 +33,11 @@ from antiphon.events.log import EventLog, Samples
 from antiphon.stages.base import Scorer, Stage, StageUnavailable
 
 from .access import Access
+from .keys import FILE_NAME, ApiKey, Keys
+from .keys import load as load_keys
 from .pipelines import Factory, Pipeline, PipelineError, VoiceActivity, load, with_models
 from .server import Listening, Server
+from .tls import server_context
 
 _log = structlog.get_logger()
 
@@ -55,7 +58,14 @@ class ServeSettings(Struct, frozen=True, kw_only=True):
     port: int = 8000
     data: Path | None = None
     durability: Literal["normal", "full"] = "normal"
-    api_keys: tuple[str, ...] = ()
+    keys: tuple[ApiKey, ...] = ()
+    key_file: Path | None = None
+    """None: that of the data directory, if there is one or as soon as there is."""
+    key_in_query: bool = False
+    origins: tuple[str, ...] = ()
+    """Whose pages may connect; none: everybody's."""
+    tls: tuple[Path, Path] | None = None
+    """The certificate and its key."""
     insecure: bool = False
     max_sessions: int | None = None
     model: str | None = None
@@ -92,7 +102,8 @@ def run(settings: ServeSettings, told: Told) -> None:
     """Serve until SIGINT or SIGTERM; then end in order.
 
     Raises:
-        PipelineError, Insecure, DataDirectoryError, OSError: what was chosen cannot be served.
+        PipelineError, Insecure, KeyFileError, TlsError, DataDirectoryError, OSError: what was chosen cannot be
+            served.
     """
     anyio.run(serve, settings, told, backend_options={"use_uvloop": True})
 
@@ -101,7 +112,8 @@ async def serve(settings: ServeSettings, told: Told) -> None:
     """Serve until a signal comes; raises as `run` does."""
     allow_many_files()
     pipeline = chosen(settings)
-    access = Access(keys=settings.api_keys)
+    access = access_for(settings)
+    tls = None if settings.tls is None else server_context(*settings.tls)
     scorer = LateScorer(pipeline.voice_activity)
     left: list[int] = []
     # From the first moment on: a signal that comes while things are put together ends them in order too.
@@ -109,7 +121,9 @@ async def serve(settings: ServeSettings, told: Told) -> None:
         async with hub_for(pipeline, settings, scorer=scorer, left=left.append) as hub:
             server = Server(
                 hub,
-                Listening(host=settings.host, port=settings.port, access=access, insecure=settings.insecure),
+                Listening(
+                    host=settings.host, port=settings.port, access=access, insecure=settings.insecure, tls=tls
+                ),
             )
             async with anyio.create_task_group() as group:
                 group.start_soon(_stop_on_signal, signals, server, told)
@@ -120,6 +134,24 @@ async def serve(settings: ServeSettings, told: Told) -> None:
     if unavailable is not None and settings.by_name:
         raise PipelineError(f"the models cannot be loaded: {unavailable}")
     told.stopped(sum(left))
+
+
+def access_for(settings: ServeSettings) -> Access:
+    """Return who may come: with the keys given at the start, and those in the file of keys.
+
+    Raises:
+        KeyFileError: the file cannot be used, or the one that was named is not there.
+    """
+    file = settings.key_file
+    if file is not None:
+        load_keys(file)
+    elif settings.data is not None:
+        file = settings.data / FILE_NAME
+    return Access(
+        keys=Keys(settings.keys, file),
+        key_in_query=settings.key_in_query,
+        origins=settings.origins or None,
+    )
 
 
 def chosen(settings: ServeSettings) -> Pipeline:

@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 import socket as sockets
+import ssl
 from collections.abc import Callable
 from typing import Any, cast
 from urllib.parse import parse_qsl, urlsplit
@@ -11,7 +12,7 @@ import anyio
 import h11
 import uvicorn
 from anyio.abc import TaskGroup
-from msgspec import Struct
+from msgspec import Struct, field
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 from websockets.http11 import Request as UpgradeRequest
@@ -27,6 +28,9 @@ from .websocket import Handler, WebSocket, refused
 BACKLOG = 1024
 LEAVING_S = 5.0
 """How long connections may take to say goodbye when the server stops."""
+
+KEYS_US = 1_000_000
+"""How often it is looked whether the file of keys has changed."""
 
 REQUEST_S = 10.0
 """How long a connection may take to say what it wants; it holds a file of the process meanwhile."""
@@ -48,8 +52,10 @@ class Listening(Struct, frozen=True, kw_only=True):
 
     host: str = "127.0.0.1"
     port: int = 8000
-    access: Access = Access()
+    access: Access = field(default_factory=Access)
     insecure: bool = False
+    tls: ssl.SSLContext | None = None
+    """With it the port speaks TLS, and nothing else."""
 
 
 class _Http(H11Protocol):
@@ -75,7 +81,7 @@ class Server:
         Raises:
             Insecure: the address is not this machine's own and there is no key.
         """
-        if not (listening.access.keys or listening.insecure or is_local(listening.host)):
+        if not (listening.access.keys.needed or listening.insecure or is_local(listening.host)):
             raise Insecure(f"{listening.host} can be reached from other machines: set an API key, or say insecure.")
         self._hub = hub
         self._listening = listening
@@ -110,17 +116,23 @@ class Server:
             date_header=False,
         )
         config.load()
+        tls = self._listening.tls
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
             lambda: _Http(config=config, server_state=state, app_state={}, _loop=loop),
             sock=listener,
             backlog=BACKLOG,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else REQUEST_S,
         )
         try:
             async with anyio.create_task_group() as group:
                 self._group = group
+                if self._listening.access.keys.watched:
+                    group.start_soon(self._watch_keys)
                 if started is not None:
-                    started(f"http://{_shown(self._listening.host)}:{self.port}")
+                    scheme = "http" if tls is None else "https"
+                    started(f"{scheme}://{_shown(self._listening.host)}:{self.port}")
                 await self._stopped.wait()
                 server.close()
                 await self._leave()
@@ -138,6 +150,13 @@ class Server:
             while self.websockets:
                 self._idle = anyio.Event()
                 await self._idle.wait()
+
+    async def _watch_keys(self) -> None:
+        """Look whether the file of keys has changed; a timer sees what no signal tells, as of a mounted secret."""
+        clock = self._hub.clock
+        while True:
+            await clock.sleep_until(clock.monotonic_us() + KEYS_US)
+            self._listening.access.keys.refresh()
 
     # -- connections -----------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """A server on a real port with a log in memory, and a bare client that says exactly what it is told."""
 
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Self
@@ -35,16 +36,19 @@ class Serving(Struct):
     hub: Hub
     server: Server
     log: MemoryLog
+    tls: bool = False
 
     @property
     def url(self) -> str:
         """Where its websockets are."""
-        return f"ws://127.0.0.1:{self.server.port}/v1/realtime"
+        scheme = "wss" if self.tls else "ws"
+        return f"{scheme}://127.0.0.1:{self.server.port}/v1/realtime"
 
     @property
     def http(self) -> str:
         """Where its HTTP endpoints are."""
-        return f"http://127.0.0.1:{self.server.port}"
+        scheme = "https" if self.tls else "http"
+        return f"{scheme}://127.0.0.1:{self.server.port}"
 
 
 @asynccontextmanager
@@ -57,16 +61,17 @@ async def serving(
     log: MemoryLog | None = None,
     stage: Stage | None = None,
     host: PipelineHost | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Serving]:
     """Serve on a free port until the block is left."""
     log = log or MemoryLog()
     host = host or InlineHost(stage or EchoStage())
     hub = Hub(log, log.samples, host, plugin, settings, clock or SystemClock(), b"secret" * 6)
     async with hub:
-        server = Server(hub, Listening(port=0, access=access))
+        server = Server(hub, Listening(port=0, access=access, tls=tls))
         async with served_by(server):
             await hub.ready.wait()
-            yield Serving(hub, server, log)
+            yield Serving(hub, server, log, tls is not None)
 
 
 @asynccontextmanager

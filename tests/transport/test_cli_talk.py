@@ -20,6 +20,7 @@ from antiphon.transport import cli, cli_talk
 from antiphon.transport.access import Access
 from antiphon.transport.cli_errors import Stop
 from antiphon.transport.client import RealtimeClient, SessionLost
+from antiphon.transport.keys import Keys
 from antiphon.transport.wav import read_wav, write_wav
 
 from .serving import serving
@@ -140,7 +141,7 @@ async def talk(*arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
     ("key", "words"), [((), "wants a key: --api-key"), (("--api-key", "x"), "not take this key")]
 )
 async def test_a_key_that_is_needed_is_asked_for(voice: Path, key: tuple[str, ...], words: str) -> None:
-    async with serving(access=Access(keys=("right",))) as served:
+    async with serving(access=Access(keys=Keys.of("right"))) as served:
         done = await talk(voice, "--url", served.url, *key)
     assert done.returncode == 1
     assert words in done.stderr.decode()

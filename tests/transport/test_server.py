@@ -23,6 +23,7 @@ from antiphon.stages.base import Report
 from antiphon.stages.echo import EchoStage
 from antiphon.transport import connection, server
 from antiphon.transport.access import Access, Request, dialect
+from antiphon.transport.keys import Keys
 from antiphon.transport.server import Insecure, Listening, Server, is_local
 
 from .serving import Wire, serving
@@ -30,7 +31,7 @@ from tests.engine.worlds import MoodyLog
 
 pytestmark = pytest.mark.anyio
 
-KEYS = Access(keys=("first-key", "second-key"))
+KEYS = Access(keys=Keys.of("first-key", "second-key"))
 
 
 def fetch(url: str, **headers: str) -> tuple[int, Any]:
@@ -130,10 +131,10 @@ async def test_no_right_key(headers: dict[str, str]) -> None:
 
 
 async def test_a_key_in_the_query_only_if_it_is_allowed() -> None:
-    allowed = Access(keys=("k",), key_in_query=True)
+    allowed = Access(keys=Keys.of("k"), key_in_query=True)
     async with serving(access=allowed) as served, Wire.to(served.url + "?api_key=k") as wire:
         await wire.next()
-    async with serving(access=Access(keys=("k",))) as served:
+    async with serving(access=Access(keys=Keys.of("k"))) as served:
         with pytest.raises(InvalidStatus):
             async with Wire.to(served.url + "?api_key=k"):
                 pass
@@ -160,7 +161,7 @@ async def test_refused_upgrades(path: str, status: int) -> None:
 async def test_origins() -> None:
     access = Access(origins=("https://mine.example",))
     async with serving(access=access) as served:
-        async with Wire.to(served.url, origin="https://mine.example") as wire:
+        async with Wire.to(served.url, origin="https://Mine.example") as wire:
             await wire.next()
         with pytest.raises(InvalidStatus) as refused:
             async with Wire.to(served.url, origin="https://other.example"):

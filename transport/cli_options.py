@@ -1,0 +1,47 @@
+"""Options that several commands share, and how they take what is given."""
+
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+DATA = Path("antiphon-data")
+
+
+def given(text: object) -> str:
+    """Take what an option says; nothing is a slip, often of a variable that is not set, and never a choice."""
+    if not str(text).strip():
+        raise typer.BadParameter("it is empty; give a value or leave the option out")
+    return str(text)
+
+
+def named(text: object) -> Path:
+    """Take the path that an option names."""
+    return Path(given(text))
+
+
+Session = Annotated[
+    str, typer.Argument(parser=given, metavar="SESSION|FILE", help="An id, its beginning, `latest`, or a .jsonl.")
+]
+DataOption = Annotated[
+    Path, typer.Option("--data", parser=named, metavar="FOLDER", help="The data directory of the server.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
+
+
+def explain(context: typer.Context) -> None:
+    """Without a command, show what there is."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+def origin_of(text: object) -> str:
+    """Take an origin as browsers send it: `https://HOST` or `https://HOST:PORT`, or `null`."""
+    origin = given(text).strip().rstrip("/").lower()
+    parts = urlsplit(origin)
+    whole = f"{parts.scheme}://{parts.netloc}"
+    if origin != "null" and not (parts.scheme and parts.netloc and origin == whole):
+        raise typer.BadParameter("it is no origin; one looks like https://example.org")
+    return origin
