@@ -34,7 +34,7 @@ from .openings import Openings
 from .outcome import Outcome, decided, durable
 from .plugins import check_plugin
 from .published import Published
-from .roster import Roster
+from .roster import OVERTAKEN, Roster
 from .scoring import LevelScorer, ScoringService
 from .settings import HubSettings
 from .statistics import Statistics
@@ -236,9 +236,9 @@ class Hub:
 
         The sessions of a former process hold theirs before: nobody new may take one of them (P53).
         """
-        self._refuse_if_stopping()
+        self._roster.refuse_if_stopping()
         await _until(self._roster.counted, "Sessions are still being taken over; try again later.")
-        self._refuse_if_stopping()
+        self._roster.refuse_if_stopping()
         if self._admitted >= self.settings.max_sessions:
             raise Refused("resource_exhausted", "All sessions are taken; try again later.")
         self._admitting += 1
@@ -249,7 +249,7 @@ class Hub:
             raise Refused("storage_unavailable", "The session cannot be recorded now.") from error
         finally:
             self._admitting -= 1
-        self._refuse_if_stopping()
+        self._roster.refuse_if_stopping()
         return self._roster.start(core.new(), name, term, head=0)
 
     async def _warm(self) -> None:
@@ -260,12 +260,6 @@ class Hub:
         if self._pipeline.not_ready is not None:
             code = "resource_exhausted" if self._pipeline.unavailable is None else "stage_unavailable"
             raise Refused(code, self._pipeline.not_ready)
-
-    def _refuse_if_stopping(self) -> None:
-        if self._roster.dead:
-            raise Refused("engine_dead", "The server has ended.")
-        if self.stopping.is_set():
-            raise Refused("going_away", "The server is shutting down.", retry=True)
 
     @property
     def _admitted(self) -> int:
@@ -310,7 +304,7 @@ class Hub:
         return await self._counting_refusals(self._resume(resumption))
 
     async def _resume(self, resumption: Resumption) -> Attachment:
-        self._refuse_if_stopping()
+        self._roster.refuse_if_stopping()
         async with self._patience():
             live = await self._roster.find(resumption.session)
             runner = live.runner
@@ -322,6 +316,8 @@ class Hub:
             )
         if outcome.error is None and outcome.entry is None:
             return await self._again(live, resumption)
+        if isinstance(outcome.error, Refused) and await self._overtaken(live):
+            raise Refused("storage_unavailable", OVERTAKEN)
         if isinstance(outcome.error, Refused) and outcome.error.code == "session_closed":
             raise Refused("session_resume_expired", "The session has ended.")
         if isinstance(outcome.error, Refused) and outcome.error.code == "journal_gap":
@@ -332,6 +328,16 @@ class Hub:
         if resumption.last_number <= runner.feed.number:
             runner.feed.acknowledge(resumption.last_number)
         return self._attach(live, entry)
+
+    async def _overtaken(self, live: Live) -> bool:
+        """Return whether somebody else has recorded more of the session: a runner learns that only when it writes,
+        and what it refuses until then, it refuses by a state of the past."""
+        runner = live.runner
+        try:
+            newer = await self._log.read(runner.name, runner.head, 1)
+        except LogError as error:
+            raise Refused("storage_unavailable", "The session's log cannot be read now.") from error
+        return any(entry.term != runner.term for entry in newer)
 
     async def _again(self, live: Live, resumption: Resumption) -> Attachment:
         """Answer a repeated resume as it was answered, if that is still how things stand (C11)."""

@@ -26,6 +26,9 @@ from .statistics import Counts
 
 _log = structlog.get_logger()
 
+OVERTAKEN = "Another process serves this session now; connect again."
+KEPT_FENCED = 1024
+
 
 class Roster:
     """Starts runners, keeps sessions alive whose runner has ended, and takes over what a former process left.
@@ -65,6 +68,8 @@ class Roster:
         self._lost = Lost(clock, stopping, tasks, self._take_over)
         self._elsewhere: dict[str, str] = {}
         """Sessions that another pipeline's server serves, and the plugin that they need."""
+        self._fenced: dict[str, None] = {}
+        """Sessions that another process took over from this one, the last of them."""
         self._orphans = Orphans(clock, pipeline.abort, lambda request: self._phase(request) in LIVE)
         self._crowded: set[str] = set()
         self.not_recording: str | None = None
@@ -90,10 +95,11 @@ class Roster:
 
         Raises:
             Refused: `storage_unavailable`, `stage_unavailable` (it needs another pipeline), `going_away` (it may
-                still be taken over), `session_resume_expired`.
+                still be taken over, here or by the next process), `engine_dead`, `session_resume_expired`.
         """
         live = self.live.get(name)
         if live is None and name in self._lost:
+            self.refuse_if_stopping()
             live = await self._lost.revive(name) or self.live.get(name)
             if live is None and name in self._lost:
                 raise Refused("storage_unavailable", "The session's log cannot be read now.")
@@ -101,12 +107,25 @@ class Roster:
             return live
         if not self.recovered.is_set():
             raise Refused("going_away", "Sessions are still being taken over.", retry=True)
+        if name in self._fenced:
+            raise Refused("storage_unavailable", OVERTAKEN)
         if name in self._elsewhere:
             raise Refused(
                 "stage_unavailable",
                 f"The session needs a pipeline with the plugin {self._elsewhere[name]}; another one runs here.",
             )
         raise Refused("session_resume_expired", "There is no such session, or it has ended.")
+
+    def refuse_if_stopping(self) -> None:
+        """Begin nothing new once the server stops.
+
+        Raises:
+            Refused: `going_away`, `engine_dead`.
+        """
+        if self.dead:
+            raise Refused("engine_dead", "The server has ended.")
+        if self._stopping.is_set():
+            raise Refused("going_away", "The server is shutting down.", retry=True)
 
     # -- runners ---------------------------------------------------------------------------------------------
 
@@ -156,17 +175,24 @@ class Roster:
         del self.live[runner.name]
         if orderly and runner.session.phase == "closed":
             self.counts.closed += 1
+        elif isinstance(runner.failure, Fenced):
+            self._give_away(runner.name)
         elif self._worth_reviving(runner):
             # The slot is held until the log says that the session is over.
             self._lost.add(runner.name, crashed=not sound)
             self._lost.keep_trying(runner.name)
 
+    def _give_away(self, name: str) -> None:
+        """Note that another process serves a session now: its client shall find it there."""
+        self._fenced[name] = None
+        if len(self._fenced) > KEPT_FENCED:
+            del self._fenced[next(iter(self._fenced))]
+
     def _worth_reviving(self, runner: Runner) -> bool:
         """Whether nobody else cares for a session whose runner has ended before it."""
-        fenced = isinstance(runner.failure, Fenced)
         if runner.failure is None and runner.session.phase == "new":
             return False  # it was never opened
-        return not fenced and not self._stopping.is_set() and runner.name not in self._lost
+        return not self._stopping.is_set() and runner.name not in self._lost
 
     def on_report(self, report: AnyReport, sound: bytes) -> None:
         """Carry a stage's report to its session."""

@@ -128,18 +128,20 @@ class Server:
         try:
             async with anyio.create_task_group() as group:
                 self._group = group
-                if self._listening.access.keys.watched:
-                    group.start_soon(self._watch_keys)
-                if started is not None:
-                    scheme = "http" if tls is None else "https"
-                    started(f"{scheme}://{_shown(self._listening.host)}:{self.port}")
-                await self._stopped.wait()
-                server.close()
-                await self._leave()
+                try:
+                    if self._listening.access.keys.watched:
+                        group.start_soon(self._watch_keys)
+                    if started is not None:
+                        scheme = "http" if tls is None else "https"
+                        started(f"{scheme}://{_shown(self._listening.host)}:{self.port}")
+                    await self._stopped.wait()
+                    server.close()
+                    await self._leave()
+                finally:
+                    self._group = None  # a group that is being left takes no connection any more
                 group.cancel_scope.cancel()
         finally:
             server.close()
-            self._group = None
             for http in list(state.connections):
                 http.shutdown()
 

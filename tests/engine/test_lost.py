@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from antiphon.engine.attachment import Attachment
+from antiphon.engine.errors import Refused
 from antiphon.events.commands import Heartbeat, StageLost, StartRunner
 from antiphon.events.log import Unavailable
 from antiphon.stages.scripted import Hang, Say, ScriptedStage
@@ -93,6 +94,18 @@ async def test_a_store_that_still_fails_is_tried_again_later() -> None:
         assert here.hub.statistics().live == 0
         await here.advance(1)
         assert here.hub.statistics().live == 1
+
+
+async def test_nobody_takes_a_lost_session_over_when_the_server_stops() -> None:
+    async with lost() as (here, attachment):
+        await here.hub.shutdown()
+        for asked in (here.hub.close(attachment.session, "end"), here.hub.detach(attachment.session, "part")):
+            with pytest.raises(Refused) as refused:
+                await asked
+            assert (refused.value.code, refused.value.retryable) == ("going_away", True)
+    with pytest.raises(Refused, match="going_away"):
+        await here.hub.close(attachment.session, "later")
+    assert await terms(here, attachment.session) == []
 
 
 async def test_the_requests_of_the_last_runner_are_failed_by_the_restart_alone() -> None:

@@ -247,6 +247,12 @@ class WatchWork(Struct):
                     self._silence(before, event, transaction)
             elif isinstance(event, ev.AudioReceived) and event.queued:
                 self.sound_at = transaction.at
+            elif isinstance(event, ev.UnitsGivenUp) and any(
+                unit.taken.kind == "silence" and unit.taken.operation >= event.operation
+                for unit in before.input.stream.in_flight
+            ):
+                # The model has not had it: the next one is paced by what was accepted (G28).
+                self.silences = {owner: (count, None) for owner, (count, _) in self.silences.items()}
         stream, unit = session.input.stream, unit_bytes(session)
         if session.auto and unit and not stream.in_flight and not stream.held and self._took(transaction):
             waiting = sum(span.end - span.start for span in stream.queue)

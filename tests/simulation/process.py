@@ -74,12 +74,14 @@ class Process:
             with self._scope:
                 async with self.hub, anyio.create_task_group() as group:
                     self.server._group = group  # as `Server.serve` does when its port is bound
-                    await self.stopping.wait()
-                    await self.server._leave()
+                    try:
+                        await self.stopping.wait()
+                        await self.server._leave()
+                    finally:
+                        self.server._group = None
                     group.cancel_scope.cancel()
         finally:
             self.alive = False
-            self.server._group = None
             self.over.set()
 
     def kill(self, part: int) -> None:
