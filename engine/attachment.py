@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from antiphon.events.commands import ClientCommand, CloseSession, ConfirmAttachment, Detach, ReportRefusal
 from antiphon.events.config import Capabilities, Dialect
+from antiphon.events.ids import EventPosition
 
 from .clock import Clock
 from .cursor import Cursor, Patience
@@ -53,6 +54,7 @@ class Granted(Veiled, Struct, frozen=True, kw_only=True):
     entry: Published
     capabilities: Capabilities = Capabilities()
     last_number: int = 0
+    position: EventPosition | None = None
     unheard: bool = False
 
 
@@ -61,7 +63,8 @@ class Attachment:
 
     `generation` numbers the session's connections from 1 and stands in every command; `lease` is the lease
     generation that it serves. `token` is the resume token to show, None if the session cannot be resumed.
-    `entry` is the transaction that attached it; `last_number` what its client had seen before.
+    `entry` is the transaction that attached it; `last_number` what its client had seen before, or `position`, where
+    messages have no numbers.
     """
 
     def __init__(self, serving: Serving, granted: Granted) -> None:
@@ -73,6 +76,7 @@ class Attachment:
         self.entry = granted.entry
         self.capabilities = granted.capabilities
         self.last_number = granted.last_number
+        self.position = granted.position
         self.ended: Ended | None = None
         self._serving = serving
         self._unheard = granted.unheard
@@ -176,16 +180,18 @@ class Attachment:
         )
 
     async def missed(self) -> Cursor:
-        """Return a reader of what the client missed: messages above `last_number`, up to its attaching.
+        """Return a reader of what the client missed: messages above `last_number`, or behind `position`, up to its
+        attaching.
 
-        Its first transaction may hold lower numbers too; the caller skips those. Its end is `done`.
+        Its first transaction may hold earlier messages too; the caller skips those. Its end is `done`.
 
         Raises:
             Refused: `storage_unavailable`.
         """
         feed = self.feed
         last = self.entry.seq - 1
-        after = await feed.locate(self.last_number)
+        position = self.position
+        after = await feed.locate(self.last_number) if position is None else position.seq - 1
         return Cursor(feed, min(after, last), until=last)
 
     async def replay(self) -> AsyncGenerator[Published]:

@@ -16,9 +16,10 @@ def session_prefix(dialect: Dialect) -> str:
     return "duplex-" if dialect == "duplex" else "sess_"
 
 
-def resumable(dialect: Dialect, capabilities: Capabilities) -> bool:
-    """Return whether a session outlives its connection."""
-    return dialect == "duplex" and capabilities.supports_session_resume
+def resumable(dialect: Dialect, capabilities: Capabilities, wanted: bool | None = None) -> bool:
+    """Return whether a session outlives its connection, if its opener has (not) asked for it, or said nothing."""
+    wants = dialect == "duplex" if wanted is None else wanted
+    return wants and capabilities.supports_session_resume
 
 
 def default_config(

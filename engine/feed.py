@@ -8,7 +8,7 @@ from .clock import Clock
 from .cursor import Cursor
 from .errors import Refused
 from .published import Published
-from .replay_window import Overflow, ReplayWindow
+from .replay_window import Overflow, ReplayWindow, Trail
 
 TAIL_ENTRIES = 256
 TAIL_BYTES = 512 * 1024
@@ -47,6 +47,8 @@ class Feed:
         self._cursors: dict[int, Cursor] = {}
         self.window = ReplayWindow(clock)
         self.window.start(number)
+        self.trail: Trail | None = None
+        """Takes the place of the window where messages have no numbers, once somebody is connected."""
 
     def publish(self, entry: Published, number: int) -> None:
         """Make the next durable transaction visible; `number` is the last public number behind it."""
@@ -56,6 +58,8 @@ class Feed:
         self.durable = entry.transaction.seq
         entry.number = number
         self.window.published(self.durable, number, size)
+        if self.trail is not None:
+            self.trail.published(self.durable, size)
         self.number = max(self.number, number)
         self.epoch = entry.epoch
         tail = self._tail

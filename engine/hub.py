@@ -325,7 +325,7 @@ class Hub:
         entry = durable(outcome)
         self._counts.resumed += 1
         live.remember(resumption.control_id, entry)
-        if resumption.last_number <= runner.feed.number:
+        if resumption.position is None and resumption.last_number <= runner.feed.number:
             runner.feed.acknowledge(resumption.last_number)
         return self._attach(live, entry)
 

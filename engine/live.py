@@ -16,6 +16,7 @@ from .ingress import Ingress
 from .outcome import Outcome
 from .published import Published, loss
 from .recorded import recorded
+from .replay_window import Trail
 from .runner import Runner
 from .scoring import ScoringService
 from .settings import HubSettings
@@ -79,6 +80,10 @@ class Live:
         """Let a connection serve the session in place of the last one."""
         self.end("replaced")
         self.current = attachment
+        feed = self.runner.feed
+        if feed.trail is None and attachment.dialect != "duplex" and attachment.token is not None:
+            settings = self.settings
+            feed.trail = Trail(self.clock, feed.durable, settings.replay_bytes, settings.replay_ms * 1000)
 
     def turned(self, entry: Published) -> None:
         """A durable transaction may have taken the session from the connection that serves it."""

@@ -10,7 +10,7 @@ from antiphon.events.audio import Recording, SampleRef
 from antiphon.events.commands import AnyCommand, OpenSession, ResumeSession
 from antiphon.events.config import ConfigPatch, Dialect
 from antiphon.events.events import SessionResumed
-from antiphon.events.ids import session_id
+from antiphon.events.ids import EventPosition, session_id
 from antiphon.sessions import core
 from antiphon.sessions.plugins import SessionPlugin
 
@@ -30,8 +30,8 @@ _encode = msgspec.msgpack.Encoder().encode
 class Opening(Struct, frozen=True, kw_only=True):
     """A new session, please. `by_update`: a client's `session.update` asks for it and is to be answered.
 
-    The same `control_id` with the same content gives the same session (B19). `wants_resume` False: the session
-    shall end with its connection, whatever its dialect. `recording` is the sound of the patch's `ref_audio`.
+    The same `control_id` with the same content gives the same session (B19). `wants_resume`: whether the session
+    shall outlive its connections; None: as its dialect has it. `recording` is the sound of the patch's `ref_audio`.
     """
 
     dialect: Dialect
@@ -40,7 +40,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     patch: ConfigPatch = ConfigPatch()
     by_update: bool = False
     event_id: str | None = None
-    wants_resume: bool = True
+    wants_resume: bool | None = None
     recording: bytes = b""
 
     @property
@@ -57,12 +57,14 @@ def with_recording(patch: ConfigPatch, sound: bytes) -> ConfigPatch:
 
 
 class Resumption(Veiled, Struct, frozen=True, kw_only=True):
-    """A new connection for a session; `last_number` is the last public number that its client saw."""
+    """A new connection for a session; `last_number` is the last public number that its client saw, or `position`
+    the last message, where they have no numbers."""
 
     session: str
     token: str
     control_id: str
     last_number: int = 0
+    position: EventPosition | None = None
 
 
 def model_name(opening: Opening, settings: HubSettings) -> str:
@@ -99,8 +101,8 @@ def opening_command(
     """
     model = model_name(opening, settings)
     capabilities = plugin.deployed(settings.max_sessions)
-    keeps = opening.wants_resume and resumable(opening.dialect, capabilities)
-    # What is advertised is enforced (DESIGN 5.8), and only the duplex dialect can resume.
+    keeps = resumable(opening.dialect, capabilities, opening.wants_resume)
+    # What is advertised is enforced (DESIGN 5.8).
     capabilities = replace(capabilities, supports_session_resume=keeps)
     voice = capabilities.voices[0] if capabilities.voices else "default"
     config = default_config(opening.dialect, settings, capabilities, model=model, voice=voice)
@@ -133,6 +135,7 @@ def resume_command(resumption: Resumption) -> ResumeSession:
         presented=digest(resumption.token),
         next_digest="",
         last_number=resumption.last_number,
+        position=resumption.position,
     )
 
 
@@ -146,21 +149,27 @@ def resume_preparation(feed: Feed, secret: bytes) -> Prepare:
     def prepare(session: core.Session, command: AnyCommand) -> AnyCommand:
         if not isinstance(command, ResumeSession):
             return command
-        return replace(
-            command,
-            next_digest=digest(token(secret, session.id, session.lease.attachment + 1)),
-            gap=not feed.window.replayable(command.last_number),
-        )
+        next_digest = digest(token(secret, session.id, session.lease.attachment + 1))
+        position = command.position
+        if position is None:
+            return replace(command, next_digest=next_digest, gap=not feed.window.replayable(command.last_number))
+        gap = feed.trail is not None and not feed.trail.replayable(position.seq)
+        return replace(command, next_digest=next_digest, gap=gap, ahead=position.seq > feed.durable)
 
     return prepare
 
 
 def granted(entry: Published, session: core.Session, secret: bytes) -> Granted:
     """Return what a durable transaction that opened or resumed `session` has granted its connection."""
-    attachment, lease, last = 1, 0, 0
+    attachment, lease, last, position = 1, 0, 0, None
     for event in entry.transaction.events:
         if isinstance(event, SessionResumed):
-            attachment, lease, last = event.attachment, event.generation, event.last_number
+            attachment, lease, last, position = (
+                event.attachment,
+                event.generation,
+                event.last_number,
+                event.position,
+            )
     return Granted(
         session=session.id,
         dialect=session.dialect,
@@ -170,5 +179,6 @@ def granted(entry: Published, session: core.Session, secret: bytes) -> Granted:
         entry=entry,
         capabilities=session.capabilities,
         last_number=last,
+        position=position,
         unheard=attachment > 1,
     )

@@ -1,6 +1,7 @@
 """What of a session's messages may still be asked for again: what nobody confirmed, within bounds (D15-D17)."""
 
 from collections import deque
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -23,6 +24,56 @@ class Overflow(Struct):
     first: int
     number: int
     last: int | None = None
+
+
+class _Mark(NamedTuple):
+    """The transaction `first` began with `before` bytes before it, at time `us`."""
+
+    first: int
+    before: int
+    us: int
+
+
+class Trail:
+    """What may be read again where nobody confirms anything: the last `bytes`, none older than `age_us` (0: any).
+
+    It begins behind transaction `seq`; of what was before that nothing is known, and it may be read. The account is
+    kept to 64 KiB and to a second.
+    """
+
+    def __init__(self, clock: Clock, seq: int, bytes: int, age_us: int) -> None:  # noqa: A002 # as the window has it
+        self._clock = clock
+        self._bytes = bytes
+        self._age_us = age_us
+        self._last = seq
+        self._total = 0
+        self._marks: deque[_Mark] = deque()
+        self._lost = 0
+        """What began with this transaction or before it is kept no longer."""
+
+    def published(self, seq: int, size: int) -> None:
+        """Transaction `seq` of `size` bytes became durable."""
+        marks, now = self._marks, self._clock.monotonic_us()
+        aged = bool(self._age_us and marks) and now - marks[-1].us >= AGE_US
+        if not marks or aged or self._total - marks[-1].before >= MARK_BYTES:
+            marks.append(_Mark(seq, self._total, now))
+        self._last = seq
+        self._total += size
+        while len(marks) > 1 and not self._holds(marks[0], now):
+            marks.popleft()
+            self._lost = marks[0].first - 1
+
+    def replayable(self, after: int) -> bool:
+        """Return whether everything behind transaction `after` may still be read."""
+        if after >= self._last or not self._marks:
+            return True
+        if after < self._lost:
+            return False
+        known = next((mark for mark in reversed(self._marks) if mark.first <= after + 1), self._marks[0])
+        return self._holds(known, self._clock.monotonic_us())
+
+    def _holds(self, mark: _Mark, now: int) -> bool:
+        return self._total - mark.before <= self._bytes and not (self._age_us and now - mark.us > self._age_us)
 
 
 class ReplayWindow:

@@ -13,6 +13,7 @@ from .audio import AudioFormat, TextMark
 from .config import Capabilities, ConfigPatch, Dialect, JsonText, Limits, Modality, SessionConfig
 from .context import ContextTurn
 from .errors import Detail
+from .ids import EventPosition
 from .items import Item, ItemReference
 from .metrics import StageCost as StageCost
 from .metrics import Usage as Usage
@@ -60,7 +61,8 @@ class ResumeSession(Command, frozen=True, kw_only=True):
 
     `presented` and `next_digest` are hex SHA-256 digests; `last_number` is the last public number the client
     saw. `expected_generation` is the lease generation the caller knows, None for "the current one". `gap`: not all
-    messages above `last_number` can be replayed any more.
+    messages above `last_number` can be replayed any more. Where messages have no numbers, `position` is the last
+    one that the client saw, and `ahead`: there is none there yet.
     """
 
     control_id: str
@@ -69,6 +71,8 @@ class ResumeSession(Command, frozen=True, kw_only=True):
     last_number: int = 0
     expected_generation: int | None = None
     gap: bool = False
+    position: EventPosition | None = None
+    ahead: bool = False
 
 
 class ConfirmAttachment(Command, frozen=True, kw_only=True):

@@ -34,6 +34,7 @@ from .commands import (
 from .config import Capabilities, Dialect, JsonText, Limits, Modality, SessionConfig
 from .context import ContextTurn
 from .errors import Detail
+from .ids import EventPosition
 from .items import FunctionCall, Item, Message, Part
 from .metrics import Latency, StageCost, Usage
 
@@ -214,7 +215,8 @@ class SessionResumed(PublicEvent, frozen=True, kw_only=True):
     """A new connection serves the session: lease, attachment and token changed together (D23).
 
     `last_number` is the last public number that the client saw, `head` the last one before this event;
-    `last_client_seq` the last exactly-once command that was applied.
+    `last_client_seq` the last exactly-once command that was applied. `position`: the last message that it saw,
+    where messages have no numbers.
     """
 
     control_id: str
@@ -226,6 +228,7 @@ class SessionResumed(PublicEvent, frozen=True, kw_only=True):
     head: int
     last_client_seq: int
     view: SessionView
+    position: EventPosition | None = None
 
 
 class AttachmentConfirmed(Event, frozen=True, kw_only=True):

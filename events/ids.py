@@ -126,7 +126,7 @@ def _number(text: str, role: str) -> int | None:
 # -- event ids -----------------------------------------------------------------------------------------------
 
 
-class EventPosition(Struct, frozen=True):
+class EventPosition(Struct, frozen=True, order=True):
     """Where a wire message comes from: transaction `seq`, event `index` in it, message `part` of that event."""
 
     seq: int
@@ -134,9 +134,37 @@ class EventPosition(Struct, frozen=True):
     part: int
 
 
+FIRST = EventPosition(1, 0, 0)
+"""The message that opens a session: whoever is told of it has seen nothing else."""
+
+_SEQ_BITS = 40
+_ALL = 2**32 - 1
+
+
+def through(seq: int) -> EventPosition:
+    """Return the position behind everything that transaction `seq` says."""
+    return EventPosition(seq, _ALL, _ALL)
+
+
 def event_id(seq: int, index: int, part: int) -> str:
     """Encode a position as `event_` and 32 hex digits; unique in the session and invertible."""
     return f"{_EVENT_PREFIX}{seq:016x}{index:08x}{part:08x}"
+
+
+def unlogged_id(behind: EventPosition, attachment: int, count: int) -> str:
+    """Name a message that is in no log, sent behind position `behind`; who has it has seen everything up to there.
+
+    `attachment` numbers the session's connections from 1 and `count` such messages of one: both wrap around.
+    """
+    mark = (attachment & 0xFFFF or 1) << 8 | count & 0xFF
+    return event_id(mark << _SEQ_BITS | behind.seq, behind.index, behind.part)
+
+
+def last_seen(text: str) -> EventPosition | None:
+    """Return up to where a client has seen everything whose last message had this id; None if that says nothing."""
+    known = parse_event_id(text)
+    seq = 0 if known is None else known.seq & (1 << _SEQ_BITS) - 1
+    return EventPosition(seq, known.index, known.part) if known is not None and seq else None
 
 
 def parse_event_id(text: str) -> EventPosition | None:

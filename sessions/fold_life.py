@@ -51,7 +51,7 @@ def session_resumed(session: Session, event: ev.SessionResumed) -> None:
     lease.token = event.token_digest
     lease.confirm_by = session.now + session.limits.activation_ms * 1000
     lease.expires_at = None
-    body = resume_body(event.presented, event.last_number)
+    body = resume_body(event.presented, event.last_number, event.position)
     _remember(session, event.control_id, ControlOutcome("resume", body, event.attachment, event.generation))
     play_on(session)
     if session.input.idle_since is not None:

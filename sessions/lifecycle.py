@@ -74,7 +74,7 @@ def resume_session(draft: Draft, command: cmd.ResumeSession) -> None:
     """Attach a new connection; the checks are those of D22, in its order. A replay changes nothing (C11)."""
     session = draft.session
     lease = session.lease
-    body = resume_body(command.presented, command.last_number)
+    body = resume_body(command.presented, command.last_number, command.position)
     known = _repeated(session, command.control_id, "resume", body) if session.phase == "open" else None
     if known is not None:
         if known.generation != lease.generation:
@@ -82,18 +82,22 @@ def resume_session(draft: Draft, command: cmd.ResumeSession) -> None:
         return
     if session.phase != "open":
         refuse("session_resume_expired", "The session has ended.")
-    if session.dialect != "duplex":
-        # Whoever tries ids learns nothing of sessions that have no part in the protocol (WIRE 12.16).
+    if (command.position is None) != (session.dialect == "duplex"):
+        # Whoever tries ids learns nothing of sessions that are not taken over this way (WIRE 12.16).
         refuse("session_resume_expired", "There is no such session, or it has ended.")
     if not session.resumable:
         refuse("unsupported_session_resume", "This session cannot be resumed.")
     if not _token_fits(session, command.presented):
         refuse("invalid_resume_token", "The resume token is not valid.")
-    if command.gap:
+    if command.gap and command.position is None:
         refuse("journal_gap", "Events that the client has not seen are gone.")
+    if command.gap:
+        refuse(
+            "session_resume_conflict", "What came behind the last event is not kept any more; open a new session."
+        )
     head = session.next_number - 1
-    if command.last_number > head:
-        refuse("session_resume_conflict", "No event of this number was sent yet.")
+    if command.ahead or command.last_number > head:
+        refuse("session_resume_conflict", "No event of this number, or id, was sent yet.")
     if command.expected_generation not in (None, lease.generation):
         refuse("runtime_resume_failed", "The session was taken over in the meantime.")
     attachment = lease.attachment + 1
@@ -110,6 +114,7 @@ def resume_session(draft: Draft, command: cmd.ResumeSession) -> None:
             head=head,
             last_client_seq=lease.client_seq,
             view=view(session),
+            position=command.position,
         )
     )
 

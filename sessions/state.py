@@ -32,7 +32,7 @@ from antiphon.events.metrics import StageCost, Usage
 from .batches import Batches
 from .phases import AttachmentPhase, DeliveryPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 32
+STATE_VERSION = 33
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024
@@ -721,9 +721,10 @@ def opening_body(dialect: Dialect, plugin: str, config: SessionConfig) -> str:
     return ids.fingerprint(_plain.encode((dialect, plugin, config)))
 
 
-def resume_body(presented: str, last_number: int) -> str:
+def resume_body(presented: str, last_number: int, position: ids.EventPosition | None) -> str:
     """Return what two resumes under one control id must have in common."""
-    return f"{presented}:{last_number}"
+    seen = last_number if position is None else ids.event_id(position.seq, position.index, position.part)
+    return f"{presented}:{seen}"
 
 
 def close_body(reason: str, words: str | None) -> str:

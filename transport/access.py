@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from antiphon.events.config import Dialect
 
-from .handshake import Invitation
+from .handshake import Invitation, Return
 from .keys import Keys
 
 PATHS: Mapping[str, bool] = {"/v1/realtime": False, "/v1/duplex": True}
@@ -111,7 +111,24 @@ def invitation(request: Request, default: Dialect) -> Invitation:
         raise Denied(400, "Bad Request", "model_not_found", "No model has a name as long as that.")
     chosen = dialect(request, default)
     waits = query.get("autostart", "").lower() in _NO or query.get("resume", "").lower() in _YES
-    return Invitation(chosen, model, at_once=chosen != "duplex" or (model is not None and not waits))
+    return Invitation(
+        chosen,
+        model,
+        at_once=chosen != "duplex" or (model is not None and not waits),
+        resumable=query.get("resumable", "").lower() in _YES,
+        back=None if chosen == "duplex" else _back(query),
+    )
+
+
+def _back(query: Mapping[str, str]) -> Return | None:
+    """Return what an address says that comes back to a session: its client may have no say but in the address."""
+    if "session_id" not in query and "resume_token" not in query:
+        return None
+    return Return(
+        session=query.get("session_id", ""),
+        token=query.get("resume_token", ""),
+        last_event_id=query.get("last_event_id", ""),
+    )
 
 
 def dialect(request: Request, default: Dialect) -> Dialect:

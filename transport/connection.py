@@ -22,6 +22,7 @@ from antiphon.events.events import (
     SessionResumed,
     SessionView,
 )
+from antiphon.events.ids import FIRST, EventPosition, through
 
 from . import wire_server as out
 from .codes import GOING_AWAY, INTERNAL, NORMAL, POLICY, close_code
@@ -29,7 +30,7 @@ from .handshake import Early, Gone, Handshake, Invitation
 from .idleness import Idleness
 from .intake import Intake
 from .websocket import WebSocket
-from .wire_out import Message, Reader, form_of, notice, project, refusal
+from .wire_out import Message, Reader, form_of, notice, project, refusal, unseen, welcome
 from .wire_server import ServerEvent
 
 EARLY_BYTES = 1024 * 1024
@@ -59,6 +60,8 @@ class Connection:
         self._idleness = Idleness(hub.clock, self._on_idle)
         self._scope = anyio.CancelScope()
         self._notices = 0
+        self._through = 0
+        """The last transaction of which everything was handed to the socket."""
         self._overflow: Overflow | None = None
         self._failed = False
         self._detaching: DetachReason = "disconnect"
@@ -180,29 +183,35 @@ class Connection:
             async for entry in cursor:
                 await socket.room()
                 reader = self._journal(entry, attachment)
-                messages = project(entry, reader, cursor.epoch)
+                messages: Sequence[Message] = project(entry, reader, cursor.epoch)
                 if last is None and attachment.generation > 1:
-                    await self._catch_up(attachment, messages[:1])
-                    messages = messages[1:]
+                    messages = await self._catch_up(attachment, messages)
                 await self._send(entry, reader, messages, lambda: cursor.epoch)
                 if type(entry.transaction.command) is UpdateSession:
                     self._watch_for_silence(entry)
                 last = entry
             self._finish(cursor.end or "closed", last)
 
-    async def _catch_up(self, attachment: Attachment, resumed: Sequence[Message]) -> None:
-        """Say that the session is resumed, ask whether that was heard, and send what was missed."""
-        socket, reader = self._socket, self._reader
+    async def _catch_up(self, attachment: Attachment, messages: Sequence[Message]) -> Sequence[Message]:
+        """Say that the session is resumed, ask whether that was heard, and send what was missed.
+
+        Returns what is left of the transaction that resumed it.
+        """
+        socket, reader, position = self._socket, self._reader, attachment.position
+        if position is None:
+            resumed, messages = messages[0], messages[1:]
+        else:
+            resumed = welcome(attachment.entry, reader, position)
         await socket.room()
-        socket.fill(message.data for message in resumed)
+        socket.fill([resumed.data])
         socket.ping(lambda: self._guard(attachment.heard))
-        seen = attachment.last_number
         async with aclosing(attachment.replay()) as replay:
             async for missed in replay:
                 await socket.room()
-                messages = project(missed, reader, attachment.feed.epoch)
-                wanted = [message for message in messages if message.number > seen]
+                said = project(missed, reader, attachment.feed.epoch)
+                wanted = unseen(missed, said, attachment.last_number, position)
                 await self._send(missed, reader, wanted, lambda: attachment.feed.epoch)
+        return messages
 
     async def _send(
         self, entry: Published, reader: Reader, messages: Sequence[Message], epoch: Callable[[], int]
@@ -219,6 +228,7 @@ class Connection:
                 known = epoch()
                 messages, at = _unvoiced(messages[at:], project(entry, reader, known)), 0
             at += self._socket.fill(message.data for message in messages[at:])
+        self._through = entry.seq
 
     def _journal(self, entry: Published, attachment: Attachment) -> Reader:
         """Return the reader that a live transaction is written for: without numbers while the replay window has
@@ -249,7 +259,14 @@ class Connection:
     def _say(self, message: ServerEvent) -> None:
         """Send a message that is in no log."""
         self._notices += 1
-        self._socket.send([notice(message, self._notices).data])
+        self._socket.send([notice(message, self._notices, self._seen(), self._reader.attachment).data])
+
+    def _seen(self) -> EventPosition | None:
+        """Return up to where a client has seen everything that comes back by the id of its last event."""
+        attachment = self._attachment
+        if attachment is None or attachment.token is None or attachment.dialect == "duplex":
+            return None
+        return through(self._through) if self._through else attachment.position or FIRST
 
     # -- the end ---------------------------------------------------------------------------------------------
 
@@ -267,16 +284,22 @@ class Connection:
         for event in last.transaction.events:
             if isinstance(event, SessionDetached):
                 if event.reason == "shutdown":
-                    self._say(
-                        out.SessionGoingAway(
-                            session_id=self._reader.session,
-                            reason="shutdown",
-                            resume_within_s=max(event.grace_ms, self._hub.settings.recovery_grace_ms) / 1000,
-                        )
-                    )
+                    self._tell_going_away(event)
                     return GOING_AWAY, "shutdown"
                 return (POLICY if event.reason == "slow_consumer" else NORMAL), event.reason
         return NORMAL, "detached"
+
+    def _tell_going_away(self, event: SessionDetached) -> None:
+        """Say how long the session waits; the dialects without a word for it have the code of the close."""
+        if self._reader.form in ("ga", "beta"):
+            return
+        self._say(
+            out.SessionGoingAway(
+                session_id=self._reader.session,
+                reason="shutdown",
+                resume_within_s=max(event.grace_ms, self._hub.settings.recovery_grace_ms) / 1000,
+            )
+        )
 
 
 def _unvoiced(left: Sequence[Message], anew: Sequence[Message]) -> Sequence[Message]:

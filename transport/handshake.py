@@ -13,8 +13,10 @@ from antiphon.engine.errors import Refused, Resync
 from antiphon.engine.hub import Hub
 from antiphon.engine.opening import Opening, Resumption
 from antiphon.engine.plugins import no_recording
+from antiphon.engine.tokens import Veiled
 from antiphon.events.commands import UpdateSession
 from antiphon.events.config import ConfigPatch, Dialect, SessionConfig
+from antiphon.events.ids import FIRST, last_seen
 
 from . import wire_server as out
 from .codes import NORMAL, close_code
@@ -31,12 +33,25 @@ _EACH = 64
 """What a message counts beyond its bytes: many empty ones are not free."""
 
 
+class Return(Veiled, Struct, frozen=True, kw_only=True):
+    """A client that comes back to its session, and the id of the last event that it had: empty, if of none."""
+
+    session: str
+    token: str
+    last_event_id: str
+
+
 class Invitation(Struct, frozen=True):
-    """What the request for a connection says: its dialect, the model, and whether to open at once."""
+    """What the request for a connection says: its dialect, the model, and whether to open at once.
+
+    `resumable`: the session shall outlive its connection, whatever its dialect. `back`: there is one already.
+    """
 
     dialect: Dialect
     model: str | None
     at_once: bool
+    resumable: bool = False
+    back: Return | None = None
 
 
 class Gone(Exception):
@@ -88,6 +103,8 @@ class Handshake:
         Raises:
             Gone: there will be none.
         """
+        if self._invitation.back is not None:
+            return await self._come_back(self._invitation.back)
         if self._invitation.at_once:
             return await self._open()
         first = await self._first()
@@ -148,6 +165,7 @@ class Handshake:
             patch=update.patch if update else ConfigPatch(),
             by_update=update is not None,
             event_id=event_id,
+            wants_resume=True if self._invitation.resumable else None,
             recording=recording,
         )
         try:
@@ -162,6 +180,23 @@ class Handshake:
             control_id=secrets.token_hex(16),
             last_number=asked.last_number,
         )
+        return await self._take_over(resumption, asked.event_id)
+
+    async def _come_back(self, asked: Return) -> Attachment:
+        """Resume by the address (docs/wire.md): never open another session instead."""
+        wrong = "session_id" if not asked.session else "resume_token" if not asked.token else None
+        if wrong is not None:
+            raise self._gone("invalid_session_resume", f"Whoever comes back names its {wrong}.", wrong)
+        position = last_seen(asked.last_event_id) if asked.last_event_id else FIRST
+        if position is None:
+            message = "This is not the id of an event of the session."
+            raise self._gone("invalid_session_resume", message, "last_event_id")
+        resumption = Resumption(
+            session=asked.session, token=asked.token, control_id=secrets.token_hex(16), position=position
+        )
+        return await self._take_over(resumption)
+
+    async def _take_over(self, resumption: Resumption, event_id: str | None = None) -> Attachment:
         try:
             return await self._hub.resume(resumption)
         except Resync as resync:
@@ -169,7 +204,7 @@ class Handshake:
             raise Gone(message, NORMAL, resync.reason) from None
         except Refused as refused:
             code = "runtime_resume_failed" if refused.code == "timeout" else refused.code
-            raise self._gone(code, refused.message, refused.param, asked.event_id) from None
+            raise self._gone(code, refused.message, refused.param, event_id) from None
 
     def _gone(self, code: str, message: str, param: str | None = None, event_id: str | None = None) -> Gone:
         said = refusal(code, message, param, event_id, self._invitation.dialect)

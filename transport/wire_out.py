@@ -1,6 +1,6 @@
 """From a durable transaction to messages: a table of events, encoded once for each dialect (WIRE 3)."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -12,6 +12,7 @@ from antiphon.events import events as ev
 from antiphon.events import ids
 from antiphon.events.config import Dialect
 from antiphon.events.events import Event, PublicEvent
+from antiphon.events.ids import EventPosition
 
 from . import wire_server as out
 from .codes import error_body, respelled
@@ -83,10 +84,56 @@ def project(entry: Published, reader: Reader, epoch: int) -> tuple[Message, ...]
     return made
 
 
-def notice(message: ServerEvent, count: int) -> Message:
-    """Encode a message that is in no log: `count` tells such messages of one connection apart."""
-    message.event_id = ids.event_id(0, 0, count)
+def notice(message: ServerEvent, count: int, behind: EventPosition | None = None, attachment: int = 0) -> Message:
+    """Encode a message that is in no log: `count` tells such messages of one connection apart.
+
+    `behind` is up to where a client that names its last message has seen everything, if it has this one.
+    """
+    if behind is None:
+        message.event_id = ids.event_id(0, 0, count)
+    else:
+        message.event_id = ids.unlogged_id(behind, attachment, count)
     return Message(0, _encode(message))
+
+
+def welcome(entry: Published, reader: Reader, behind: EventPosition) -> Message:
+    """Return the answer to a resume in a dialect that has no word for it: the session is shown once more.
+
+    A client that has this message and no other since is still behind `behind`, and its id says so.
+    """
+    event = next(event for event in entry.transaction.events if isinstance(event, ev.SessionResumed))
+    shown = out.SessionCreated(
+        session=shown_session(event.view),
+        attachment_generation=event.attachment,
+        resume_token=reader.token or "",
+        last_client_seq=event.last_client_seq,
+        resumed=True,
+    )
+    return notice(shown, 0, behind, event.attachment)
+
+
+def unseen(
+    entry: Published, messages: Sequence[Message], number: int, position: EventPosition | None
+) -> list[Message]:
+    """Return what a client missed of a transaction that saw all up to `number`, or to `position`."""
+    if position is None:
+        return [message for message in messages if message.number > number]
+    if entry.seq > position.seq:
+        return list(messages)
+    return [message for message in messages if _place(message) > position]
+
+
+def _place(message: Message) -> EventPosition:
+    known = ids.parse_event_id(_read_stamp(message.data).event_id)
+    assert known is not None, "every message is stamped"
+    return known
+
+
+class _Stamp(Struct):
+    event_id: str
+
+
+_read_stamp = msgspec.json.Decoder(_Stamp).decode
 
 
 def refusal(code: str, message: str, param: str | None, event_id: str | None, form: Form) -> ServerEvent:
@@ -117,6 +164,8 @@ def _project(entry: Published, reader: Reader, epoch: int) -> tuple[Message, ...
         if row is None or not isinstance(event, PublicEvent):
             continue
         for part, message in enumerate(row(event, scene)):
+            if message is None:
+                continue
             message.event_id = ids.event_id(transaction.seq, index, part)
             number = event.number + part if numbered and event.number else 0
             if number:
@@ -143,7 +192,12 @@ def _opened(event: ev.SessionOpened, scene: Scene) -> Iterator[ServerEvent]:
 
 
 def _resumed(event: ev.SessionResumed, scene: Scene) -> Iterator[ServerEvent]:
-    """For the connection that resumed: what it needs to go on. For the one before it: that it is over."""
+    """For the connection that resumed: what it needs to go on. For the one before it: that it is over.
+
+    The other dialects have no words for either: see `welcome`, and the code of the close.
+    """
+    if not scene.extended:
+        return
     if event.attachment != scene.attachment:
         yield out.SessionReplaced(session_id=scene.session, attachment_generation=event.attachment)
         return
@@ -364,14 +418,14 @@ def _acknowledged(event: ev.PlaybackAcknowledged, _scene: Scene) -> Iterator[Ser
 
 # -- the table -----------------------------------------------------------------------------------------------
 
-_Row = Callable[[Event, Scene], Iterable[ServerEvent]]
+_Row = Callable[[Event, Scene], Iterable[ServerEvent | None]]
 E = TypeVar("E", bound=Event)
 
 
-def _row(kind: type[E], build: Callable[[E, Scene], Iterable[ServerEvent]]) -> tuple[type[Event], _Row]:
+def _row(kind: type[E], build: Callable[[E, Scene], Iterable[ServerEvent | None]]) -> tuple[type[Event], _Row]:
     """Pair an event with its builder; the table is only ever asked by the exact type."""
 
-    def row(event: Event, scene: Scene) -> Iterable[ServerEvent]:
+    def row(event: Event, scene: Scene) -> Iterable[ServerEvent | None]:
         assert isinstance(event, kind)
         return build(event, scene)
 

@@ -59,8 +59,11 @@ class Scene(Veiled, Struct):
 # -- the path of a delta -------------------------------------------------------------------------------------
 
 
-def audio_delta(event: ev.AudioDelta, scene: Scene) -> Iterator[ServerEvent]:
-    """Sound and its words; in the duplex dialect always as a pair, elsewhere only what is not empty."""
+def audio_delta(event: ev.AudioDelta, scene: Scene) -> Iterator[ServerEvent | None]:
+    """Sound and its words; in the duplex dialect always as a pair, elsewhere only what is not empty.
+
+    None takes the place of sound that is void: its words keep theirs, and so their id.
+    """
     stale = event.epoch < scene.epoch and not event.aside
     if scene.extended:
         yield out.AudioDeltaOut(
@@ -80,7 +83,9 @@ def audio_delta(event: ev.AudioDelta, scene: Scene) -> Iterator[ServerEvent]:
         )
         yield out.TranscriptDelta(response_id=event.response_id, item_id=event.item_id, delta=event.text)
         return
-    if not stale:
+    if stale:
+        yield None
+    else:
         kind = out.BetaAudioDelta if scene.beta else out.AudioDeltaOut
         yield kind(
             response_id=event.response_id,

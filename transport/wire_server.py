@@ -31,11 +31,13 @@ class ServerEvent(Struct, kw_only=True, tag_field="type"):
 
 
 class SessionCreated(Veiled, ServerEvent, kw_only=True, tag="session.created"):
-    """The session is open."""
+    """The session is open; or `resumed`, in a dialect that has no word for it."""
 
     session: Raw
     attachment_generation: int | UnsetType = UNSET
     resume_token: str | UnsetType = UNSET
+    last_client_seq: int | UnsetType = UNSET
+    resumed: bool | UnsetType = UNSET
 
 
 class SessionUpdated(ServerEvent, kw_only=True, tag="session.updated"):

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
 import pytest
+from openai import AsyncOpenAI
+from openai.types.websocket_reconnection import ReconnectingOverrides
+from websockets.exceptions import ConnectionClosed
 
 from antiphon.transport import wire_server as out
 from antiphon.transport.client import RealtimeClient, Retrying
@@ -111,6 +116,64 @@ async def test_commands_around_a_kill_are_applied_exactly_once(server: ServerPro
             await client.close()
     texts = [event.item.content[0].text for event in seen.events if isinstance(event, out.ItemDone)]
     assert texts == [f"line {n}" for n in range(40)]
+
+
+@rule("P1", "P6", "P49")
+@pytest.mark.timeout(180)
+async def test_the_stock_library_comes_back_to_a_killed_server(server: ServerProcess, tmp_path: Path) -> None:
+    query: dict[str, object] = {"resumable": "1"}
+    heard: list[Any] = []
+    asked = 0
+
+    def on_reconnecting(_: object) -> ReconnectingOverrides:
+        return {"extra_query": query}
+
+    async with (
+        AsyncOpenAI(api_key="none", base_url=f"{server.url}/v1") as openai,
+        openai.realtime.connect(
+            model="antiphon",
+            extra_query={"resumable": "1"},
+            on_reconnecting=on_reconnecting,
+            max_retries=100,
+            initial_delay=0.05,
+            max_delay=0.2,
+        ) as connection,
+    ):
+        with anyio.fail_after(120):
+            async for event in connection:
+                heard.append(event)
+                query["last_event_id"] = event.event_id
+                items = sum(one.type == "conversation.item.done" for one in heard)
+                if event.type == "session.created":
+                    query |= {"session_id": event.session.id, "resume_token": event.resume_token}
+                    asked = getattr(event, "last_client_seq", 0)
+                if items == 60:
+                    break
+                if event.type == "conversation.item.done" and items in (10, 25):
+                    await restart(server)
+                elif asked < 60 and event.type in ("session.created", "conversation.item.done"):
+                    for _ in range(min(3, 60 - asked)):
+                        asked += 1
+                        with suppress(ConnectionClosed):  # it is said again behind the next `session.created`
+                            await connection.send(_line(asked))
+    said = [event for event in heard if event.type != "session.created"]
+    assert [event.event_id for event in said] == sorted({event.event_id for event in said}), "each once, in order"
+    texts = [event.item.content[0].text for event in said if event.type == "conversation.item.done"]
+    assert texts == [f"line {n}" for n in range(1, 61)]
+    assert [getattr(event, "resumed", False) for event in heard if event.type == "session.created"] == [
+        False,
+        True,
+        True,
+    ]
+    server.stop()
+    done = antiphon("replay", str(query["session_id"]), "--data", str(tmp_path / "data"), "--json")
+    assert (done.returncode, json.loads(done.stdout)["identical"]) == (0, True)
+
+
+def _line(number: int) -> Any:
+    """A counted command: the library sends keys that it does not know as they are."""
+    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": f"line {number}"}]}
+    return {"type": "conversation.item.create", "item": item, "client_seq": number}
 
 
 @rule("P6")

@@ -12,7 +12,9 @@ import pytest
 from openai import AsyncOpenAI
 from openai.resources.realtime.realtime import AsyncRealtimeConnection
 from openai.types.realtime import RealtimeServerEvent
+from openai.types.websocket_reconnection import ReconnectingEvent, ReconnectingOverrides
 from pydantic import BaseModel
+from websockets.exceptions import ConnectionClosedError
 
 from tests.rules import rule
 from tests.transport.held import HeldStage
@@ -257,6 +259,104 @@ async def test_items() -> None:
         error = await talk.next()
         assert error.type == "error"
         assert error.error.code == "item_delete_invalid_item_id"
+
+
+class Returning:
+    """All that an application needs to come back: token, last event, and what it said by number."""
+
+    def __init__(self) -> None:
+        self.query: dict[str, object] = {"resumable": "1"}
+        self.reconnected: list[int] = []
+        self._said: list[Any] = []
+
+    async def heard(self, event: Any, connection: AsyncRealtimeConnection) -> None:
+        if event.type == "session.created":
+            self.query |= {"session_id": event.session.id, "resume_token": event.resume_token}
+            for counted in self._said[getattr(event, "last_client_seq", 0) :]:
+                await connection.send(counted)
+        self.query["last_event_id"] = event.event_id
+
+    def on_reconnecting(self, event: ReconnectingEvent) -> ReconnectingOverrides:
+        self.reconnected.append(event.close_code)
+        return {"extra_query": self.query}
+
+    async def ask(self, connection: AsyncRealtimeConnection, text: str) -> None:
+        item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text * 20}]}
+        for command in ({"type": "conversation.item.create", "item": item}, {"type": "response.create"}):
+            self._said.append(command | {"client_seq": len(self._said) + 1})
+            await connection.send(self._said[-1])
+
+
+@rule("P49")
+@pytest.mark.parametrize("cut_at", [1, 2, 3, 5, 8, 13])
+async def test_a_lost_connection_loses_nothing(cut_at: int) -> None:
+    """The library's own reconnecting, with nothing but a new query: every event comes once."""
+    app, heard = Returning(), list[Any]()
+    async with (
+        serving() as served,
+        AsyncOpenAI(api_key="none", base_url=served.http + "/v1") as client,
+        client.realtime.connect(
+            model="antiphon",
+            extra_query={"resumable": "1"},
+            on_reconnecting=app.on_reconnecting,
+            initial_delay=0.001,
+        ) as connection,
+    ):
+        with anyio.fail_after(20):
+            async for event in connection:
+                heard.append(event)
+                assert type(event) is CLASSES[event.type]
+                await app.heard(event, connection)
+                if len(heard) == 1 or event.type == "response.done":
+                    if _done(heard) == 2:
+                        break
+                    await app.ask(connection, "one" if len(heard) == 1 else "two")
+                if len(heard) % cut_at == 0 and len(app.reconnected) < 5:
+                    next(iter(served.server.websockets)).cut_off()
+        session = heard[0].session.id
+    created = [event for event in heard if event.type == "session.created"]
+    assert {event.session.id for event in created} == {session}
+    assert len(created) == 1 + len(app.reconnected)
+    assert set(app.reconnected) == {1006}
+    said = [event for event in heard if event.type != "session.created"]
+    assert [event.event_id for event in said] == sorted({event.event_id for event in said}), "each once, in order"
+    for done in [event.response for event in said if event.type == "response.done"]:
+        words = "".join(
+            event.delta
+            for event in said
+            if event.type == "response.output_audio_transcript.delta" and event.response_id == done.id
+        )
+        assert done.status == "completed"
+        assert words == done.output[0].content[0].transcript
+
+
+def _done(heard: list[Any]) -> int:
+    return sum(event.type == "response.done" for event in heard)
+
+
+@rule("D22")
+async def test_a_return_that_cannot_be_is_an_error_and_no_new_session() -> None:
+    app = Returning()
+    async with (
+        serving() as served,
+        AsyncOpenAI(api_key="none", base_url=served.http + "/v1") as client,
+        client.realtime.connect(
+            model="antiphon",
+            extra_query={"resumable": "1"},
+            on_reconnecting=app.on_reconnecting,
+            initial_delay=0.001,
+        ) as connection,
+    ):
+        await app.heard(await connection.recv(), connection)
+        app.query["resume_token"] = "wrong"
+        next(iter(served.server.websockets)).cut_off()
+        with anyio.fail_after(10):
+            told = await anext(aiter(connection))
+            assert told.type == "error"
+            assert told.error.code == "invalid_resume_token"
+            with pytest.raises(ConnectionClosedError, match="1008"):
+                await anext(aiter(connection))
+        assert len(await served.log.sessions()) == 1
 
 
 async def test_clearing_the_buffer_and_closing() -> None:

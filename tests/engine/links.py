@@ -8,6 +8,7 @@ from anyio.abc import TaskGroup
 from antiphon.engine.attachment import Attachment
 from antiphon.engine.published import Published
 from antiphon.events.events import Event, PublicEvent, SessionOpened, SessionResumed
+from antiphon.events.ids import FIRST, EventPosition
 
 from .worlds import settle
 
@@ -27,6 +28,8 @@ class Link:
     attachment: Attachment
     held: bool = False
     sent: list[Event] = field(default_factory=list[Event])
+    last: EventPosition = FIRST
+    """The place of the last one."""
     ended: str | None = None
     _failing: bool = False
     _news: anyio.Event = field(default_factory=anyio.Event)
@@ -50,19 +53,23 @@ class Link:
                 await self._send(entry, above=0)
                 if first and here.generation > 1:
                     async for missed in here.replay():
-                        await self._send(missed, above=here.last_number)
+                        await self._send(missed, above=here.last_number, behind=here.position)
                 first = False
             self.ended = cursor.end
 
-    async def _send(self, entry: Published, above: int) -> None:
+    async def _send(self, entry: Published, above: int, behind: EventPosition | None = None) -> None:
         while self.held and not self._failing:
             self._news = anyio.Event()
             await self._news.wait()
         if self._failing:
             raise SendFailed
-        for event in entry.transaction.events:
-            if isinstance(event, PublicEvent) and not 0 < event.number <= above:
+        for index, event in enumerate(entry.transaction.events):
+            here = EventPosition(entry.seq, index, 0)
+            known = 0 < event.number <= above if isinstance(event, PublicEvent) else True
+            if not known and (behind is None or here > behind):
                 self.sent.append(event)
+                if not isinstance(event, SessionResumed):  # whose id stands for the place before it
+                    self.last = here
 
     def start(self, group: TaskGroup) -> "Link":
         group.start_soon(self.run)

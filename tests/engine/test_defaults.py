@@ -24,6 +24,8 @@ def test_ga_and_beta_are_at_24_khz_with_server_vad_and_end_with_their_socket(dia
     assert config.playback_policy == "commit_all_on_done"
     assert (limits.min_commit_ms, limits.max_session_ms) == (100, 3_600_000)
     assert not resumable(dialect, ABLE)
+    assert resumable(dialect, ABLE, wanted=True), "if it asks for it"
+    assert not resumable(dialect, Capabilities(supports_session_resume=False), wanted=True)
     assert session_prefix(dialect) == "sess_"
 
 
@@ -39,6 +41,7 @@ def test_duplex_listens_at_16_khz_speaks_at_the_models_rate_and_can_resume() -> 
     assert (limits.grace_ms, limits.max_session_ms, limits.min_commit_ms) == (30_000, 0, 0)
     assert resumable("duplex", ABLE)
     assert not resumable("duplex", Capabilities(supports_session_resume=False))
+    assert not resumable("duplex", ABLE, wanted=False)
     assert session_prefix("duplex") == "duplex-"
 
 

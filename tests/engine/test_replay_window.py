@@ -12,7 +12,7 @@ from antiphon.engine.feed import Feed
 from antiphon.engine.memory_log import MemoryLog
 from antiphon.engine.opening import Resumption
 from antiphon.engine.published import OVERHEAD, published
-from antiphon.engine.replay_window import MARK_BYTES, ReplayWindow
+from antiphon.engine.replay_window import MARK_BYTES, ReplayWindow, Trail
 from antiphon.engine.settings import HubSettings
 from antiphon.events.commands import Heartbeat
 
@@ -222,3 +222,61 @@ async def test_a_restart_forgets_acknowledgements_and_makes_more_replayable() ->
         resumed = await again.hub.resume(asked)
         numbers = [entry.number async for entry in resumed.replay() if entry.number > 1]
         assert numbers[:2] == [2, 3]
+
+
+# -- where nobody confirms anything --------------------------------------------------------------------------
+
+
+def trail(count: int, *, limit: int = LIMIT, clock: VirtualClock | None = None, age_us: int = 0) -> Trail:
+    """A trail that begins behind transaction 10, and `count` transactions of a mark's size each."""
+    made = Trail(clock or VirtualClock(), 10, limit, age_us)
+    for seq in range(11, 11 + count):
+        made.published(seq, PIECE)
+    return made
+
+
+def held(made: Trail, last: int) -> list[int]:
+    return [after for after in range(last + 1) if made.replayable(after)]
+
+
+@rule("D17")
+def test_a_trail_reaches_back_as_far_as_its_bytes() -> None:
+    assert held(trail(0), 10) == list(range(11)), "nothing is known of what was before: it may be read"
+    assert held(trail(4), 14) == list(range(15))
+    assert held(trail(5), 15) == [11, 12, 13, 14, 15]
+    assert held(trail(1000), 1010) == list(range(1006, 1011))
+    assert trail(1000).replayable(2000)
+
+
+def test_a_transaction_that_is_larger_than_the_bound_is_gone_at_once() -> None:
+    made = trail(3)
+    made.published(14, 2 * LIMIT)
+    made.published(15, PIECE)
+    assert held(made, 15) == [14, 15]
+
+
+@rule("D16")
+def test_a_trail_reaches_back_as_far_as_its_age() -> None:
+    clock = VirtualClock()
+    made = trail(0, clock=clock, age_us=60_000_000)
+    for seq in range(11, 131):
+        made.published(seq, 10)
+        clock.advance(1_000_000)
+    assert held(made, 130) == list(range(70, 131))
+    clock.advance(59_000_000)
+    assert held(made, 130) == [129, 130]
+    clock.advance(3_600_000_000)
+    assert held(made, 130) == [130], "nothing was missed"
+
+
+@given(st.lists(st.integers(1, 3 * PIECE), min_size=1, max_size=60), st.integers(PIECE, 10 * PIECE))
+def test_a_trail_is_right_to_its_grain_and_small(sizes: list[int], limit: int) -> None:
+    made = Trail(VirtualClock(), 0, limit, 0)
+    for seq, size in enumerate(sizes, 1):
+        made.published(seq, size)
+    for after in range(len(sizes) + 1):
+        behind = sum(sizes[after:])
+        if behind > limit:
+            assert not made.replayable(after)
+        elif behind + 2 * PIECE + max(sizes) <= limit or after == len(sizes):
+            assert made.replayable(after)

@@ -88,6 +88,30 @@ def test_an_event_id_can_be_inverted(seq: int, index: int, part: int) -> None:
     assert ids.parse_event_id(ids.event_id(seq, index, part)) == ids.EventPosition(seq, index, part)
 
 
+@given(
+    st.integers(1, 2**40 - 1),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 60_000),
+    st.integers(0),
+)
+def test_the_id_of_any_message_says_up_to_where_its_client_has_seen_everything(
+    seq: int, index: int, part: int, attachment: int, count: int
+) -> None:
+    here = ids.EventPosition(seq, index, part)
+    logged, unlogged = ids.event_id(seq, index, part), ids.unlogged_id(here, attachment, count)
+    assert ids.last_seen(logged) == ids.last_seen(unlogged) == here
+    assert logged != unlogged != ids.unlogged_id(here, attachment + 1, count)
+    assert unlogged != ids.unlogged_id(here, attachment, count + 1)
+    assert ids.through(seq) >= here
+    assert ids.through(seq) < ids.EventPosition(seq + 1, 0, 0)
+
+
+@pytest.mark.parametrize("text", ["", "item_1", ids.event_id(0, 0, 1)])
+def test_an_id_that_says_nothing_of_what_was_seen(text: str) -> None:
+    assert ids.last_seen(text) is None
+
+
 @pytest.mark.parametrize(
     "text", ["", "event_", "event_" + "g" * 32, "0" * 32, "event_" + "0" * 31, "event_" + "F" * 32]
 )

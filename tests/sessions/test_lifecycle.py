@@ -6,7 +6,8 @@ import pytest
 from antiphon.events import commands as cmd
 from antiphon.events import effects as fx
 from antiphon.events import events as ev
-from antiphon.events.config import Limits, SessionConfig, TurnDetection
+from antiphon.events.config import Dialect, Limits, SessionConfig, TurnDetection
+from antiphon.events.ids import EventPosition
 from antiphon.sessions import core
 from antiphon.sessions.models.base import TurnModel
 from antiphon.sessions.playback import heard
@@ -262,6 +263,32 @@ def test_d22_the_checks_of_a_resume_come_in_their_order() -> None:
     assert world.refused(ahead).code == "session_resume_conflict"
     assert world.refused(msgspec.structs.replace(ahead, last_number=0)).code == "runtime_resume_failed"
     assert world.do(msgspec.structs.replace(ahead, last_number=0, expected_generation=0))
+
+
+@rule("D22", "D23", "B20")
+@pytest.mark.parametrize("dialect", ["ga", "beta"])
+def test_d22_where_messages_have_no_numbers_a_resume_names_the_last_one(dialect: Dialect) -> None:
+    world = World(dialect=dialect, resumable=True)
+    world.detach()
+    numbered = world.resumption()
+    assert world.refused(numbered).code == "session_resume_expired"
+    command = msgspec.structs.replace(numbered, position=EventPosition(1, 0, 0))
+    wrong = msgspec.structs.replace(command, presented="wrong", gap=True, ahead=True)
+    assert world.refused(wrong).code == "invalid_resume_token"
+    gap = world.refused(msgspec.structs.replace(command, gap=True, ahead=True))
+    assert (gap.code, "not kept" in gap.message) == ("session_resume_conflict", True)
+    assert world.refused(msgspec.structs.replace(command, ahead=True)).code == "session_resume_conflict"
+    resumed = only(world.do(command), ev.SessionResumed)
+    assert (resumed.attachment, resumed.position) == (2, EventPosition(1, 0, 0))
+    assert world.do(command) == [], "the same control id and the same position"
+    other = msgspec.structs.replace(command, position=EventPosition(2, 0, 0))
+    assert world.refused(other).code == "control_id_reused"
+    numbers = World()
+    numbers.detach()
+    assert (
+        numbers.refused(msgspec.structs.replace(numbers.resumption(), position=EventPosition(1, 0, 0))).code
+        == "session_resume_expired"
+    )
 
 
 @rule("D33.9")

@@ -13,7 +13,7 @@ from antiphon.events import ids
 from antiphon.events.audio import SampleRef
 from antiphon.events.items import AudioPart, TextPart
 from antiphon.transport import wire_server as out
-from antiphon.transport.wire_out import PROJECTED, Reader, form_of, notice, project, refusal
+from antiphon.transport.wire_out import PROJECTED, Reader, form_of, notice, project, refusal, welcome
 from antiphon.transport.wire_project import Form
 
 from .scenes import (
@@ -480,6 +480,23 @@ def test_notices_are_in_no_log_and_have_ids_of_their_own() -> None:
     second = notice(out.RateLimits(), 2)
     assert json.loads(first.data)["event_id"] != json.loads(second.data)["event_id"]
     assert first.number == 0
+
+
+def test_a_notice_to_a_client_without_numbers_says_what_it_has_seen() -> None:
+    behind = ids.EventPosition(7, 1, 2)
+    first, second = (json.loads(notice(out.RateLimits(), count, behind, 2).data)["event_id"] for count in (1, 2))
+    assert first != second
+    assert ids.last_seen(first) == ids.last_seen(second) == behind
+
+
+@rule("D23", "D24")
+@pytest.mark.parametrize("form", ["ga", "beta"])
+def test_a_dialect_without_a_word_for_it_shows_a_resumed_session_once_more(form: Form) -> None:
+    assert messages(RESUMED, form=form) == []
+    shown = json.loads(welcome(entry(RESUMED), reader(form), ids.EventPosition(3, 0, 1)).data)
+    assert shown["type"] == "session.created"
+    assert (shown["attachment_generation"], shown["last_client_seq"], shown["resumed"]) == (2, 3, True)
+    assert ids.last_seen(shown["event_id"]) == ids.EventPosition(3, 0, 1)
 
 
 def test_only_what_can_be_resumed_is_numbered() -> None:
