@@ -52,6 +52,7 @@ class Granted(Veiled, Struct, frozen=True, kw_only=True):
     lease: int
     token: str | None
     entry: Published
+    observer_token: str | None = None
     capabilities: Capabilities = Capabilities()
     last_number: int = 0
     position: EventPosition | None = None
@@ -62,7 +63,8 @@ class Attachment:
     """A connection that serves, or served, a session. After it ended, its methods change nothing.
 
     `generation` numbers the session's connections from 1 and stands in every command; `lease` is the lease
-    generation that it serves. `token` is the resume token to show, None if the session cannot be resumed.
+    generation that it serves. `token` is the resume token to show and `observer_token` the one for observers, None
+    if the session cannot be resumed.
     `entry` is the transaction that attached it; `last_number` what its client had seen before, or `position`, where
     messages have no numbers.
     """
@@ -73,6 +75,7 @@ class Attachment:
         self.generation = granted.attachment
         self.lease = granted.lease
         self.token = granted.token
+        self.observer_token = granted.observer_token
         self.entry = granted.entry
         self.capabilities = granted.capabilities
         self.last_number = granted.last_number

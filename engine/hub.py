@@ -22,6 +22,7 @@ from .errors import Refused, Resync
 from .host import PipelineHost
 from .live import Live
 from .naming import ABANDONED, Naming
+from .observing import Observation, Observer, observe
 from .opening import (
     Opening,
     Resumption,
@@ -387,6 +388,14 @@ class Hub:
         except Refused:
             self._counts.refused += 1
             raise
+
+    # -- observing -------------------------------------------------------------------------------------------
+
+    async def observe(self, asked: Observation) -> Observer:
+        """Let somebody read a session who has no part in it; raises as `observing.observe` does, and `timeout`."""
+        self._roster.refuse_if_stopping()
+        async with self._patience():
+            return await observe(self._roster, self._secret, asked)
 
     # -- an operator's controls ------------------------------------------------------------------------------
 

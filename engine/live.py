@@ -32,6 +32,7 @@ class Live:
         self.clock = clock
         self.settings = settings
         self.current: Attachment | None = None
+        self.observers = 0
         self.over = anyio.Event()
         """Set when the runner has ended."""
         self.closed = anyio.Event()

@@ -22,7 +22,7 @@ from .feed import Feed
 from .inbox import Prepare
 from .published import Published
 from .settings import HubSettings
-from .tokens import Veiled, digest, token
+from .tokens import Veiled, digest, observer_token, token
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -176,6 +176,7 @@ def granted(entry: Published, session: core.Session, secret: bytes) -> Granted:
         attachment=attachment,
         lease=lease,
         token=token(secret, session.id, attachment) if session.resumable else None,
+        observer_token=observer_token(secret, session.id, attachment) if session.resumable else None,
         entry=entry,
         capabilities=session.capabilities,
         last_number=last,

@@ -1,4 +1,4 @@
-"""Resume tokens: derived, never stored; the log holds only digests (DESIGN 5.6)."""
+"""Tokens, to resume a session and to observe it: derived, never stored; the log holds only digests (DESIGN 5.6)."""
 
 import hashlib
 import hmac
@@ -17,13 +17,22 @@ def token(secret: bytes, session: str, attachment: int) -> str:
     return urlsafe_b64encode(mac).rstrip(b"=").decode()
 
 
+def observer_token(secret: bytes, session: str, attachment: int) -> str:
+    """Return what opens a session to observers: as its resume token is made, and not to be had from it."""
+    mac = hmac.digest(secret, f"observe\0{session}\0{attachment}".encode(), "sha256")
+    return urlsafe_b64encode(mac).rstrip(b"=").decode()
+
+
 def digest(presented: str) -> str:
     """Return the hex SHA-256 of a token, which is all that commands and events carry."""
     return hashlib.sha256(presented.encode()).hexdigest()
 
 
+_HIDDEN = frozenset({"token", "resume_token", "observer_token"})
+
+
 class Veiled:
-    """A record that holds a resume token and does not show it, whoever prints it (D21)."""
+    """A record that holds a token and does not show it, whoever prints it (D21)."""
 
     __slots__ = ()
 
@@ -35,5 +44,5 @@ class Veiled:
 
 
 def _shown(name: str, value: object) -> str:
-    hidden = name in ("token", "resume_token") and value is not None and value is not UNSET
+    hidden = name in _HIDDEN and value is not None and value is not UNSET
     return "'...'" if hidden else repr(value)

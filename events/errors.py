@@ -11,10 +11,11 @@ _INVALID = """
     bad_audio bad_event barge_in_unsupported client_seq_gap config_timeout context_length_exceeded control_id_reused
     event_too_large failed_precondition input_audio_buffer_empty instructions_update_unsupported invalid_argument
     invalid_duplex_runtime_config invalid_event_ack invalid_function_call_output invalid_image
-    invalid_input_modality invalid_json invalid_resume_token invalid_session_config invalid_session_resume
+    invalid_input_modality invalid_json invalid_observer_token invalid_resume_token invalid_session_config
+    invalid_session_resume
     invalid_sliding_window_config invalid_video_frames item_already_exists item_in_progress item_not_found
     missing_item_id model_not_found model_update_unsupported multi_api_duplex_unsupported
-    native_text_append_unsupported not_found persona_update_unsupported playback_ack_too_late
+    native_text_append_unsupported not_found observer_is_read_only persona_update_unsupported playback_ack_too_late
     playback_item_mismatch playback_item_not_found playback_policy_update_unsupported ref_audio_required
     ref_audio_update_unsupported response_already_active response_create_without_input response_not_active
     session_closed session_exists session_expired session_resume_conflict session_resume_expired

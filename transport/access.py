@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from antiphon.events.config import Dialect
 
-from .handshake import Invitation, Return
+from .handshake import Invitation, Return, Watching
 from .keys import Keys
 
 PATHS: Mapping[str, bool] = {"/v1/realtime": False, "/v1/duplex": True}
@@ -17,6 +17,7 @@ PATHS: Mapping[str, bool] = {"/v1/realtime": False, "/v1/duplex": True}
 KEY_PROTOCOL = "openai-insecure-api-key."
 BETA_PROTOCOL = "openai-beta.realtime-v1"
 LONGEST_MODEL = 256
+LONGEST_NUMBER = 20
 
 _YES = frozenset({"1", "true", "yes", "on"})
 _NO = frozenset({"0", "false", "no", "off"})
@@ -93,8 +94,8 @@ def _offered(request: Request, *, in_query: bool) -> Iterable[str]:
         yield request.query["api_key"]
 
 
-def invitation(request: Request, default: Dialect) -> Invitation:
-    """Return what the request for a websocket asks for.
+def invitation(request: Request, default: Dialect) -> Invitation | Watching:
+    """Return what the request for a websocket asks for: a session of its own, or to read that of somebody else.
 
     Raises:
         Denied: 404 for another path, 400 for a mode that is not offered.
@@ -106,6 +107,8 @@ def invitation(request: Request, default: Dialect) -> Invitation:
         raise Denied(400, "Bad Request", "unsupported", "Transcription sessions are not supported.")
     if "call_id" in query:
         raise Denied(400, "Bad Request", "unsupported", "Side channels of calls are not supported.")
+    if "observe" in query:
+        return _watching(request)
     model = query.get("model") or None
     if model is not None and len(model) > LONGEST_MODEL:
         raise Denied(400, "Bad Request", "model_not_found", "No model has a name as long as that.")
@@ -117,6 +120,21 @@ def invitation(request: Request, default: Dialect) -> Invitation:
         at_once=chosen != "duplex" or (model is not None and not waits),
         resumable=query.get("resumable", "").lower() in _YES,
         back=None if chosen == "duplex" else _back(query),
+    )
+
+
+def _watching(request: Request) -> Watching:
+    """Return who wants to observe; in the duplex dialect, unless the request chooses another one."""
+    query = request.query
+    number = query.get("last_received_server_event_seq") or "0"
+    return Watching(
+        dialect=dialect(request, "duplex"),
+        session=query["observe"],
+        token=query.get("observer_token", ""),
+        last_number=int(number)
+        if number.isascii() and number.isdecimal() and len(number) < LONGEST_NUMBER
+        else None,
+        last_event_id=query.get("last_event_id", ""),
     )
 
 

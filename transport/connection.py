@@ -26,6 +26,7 @@ from antiphon.events.ids import FIRST, EventPosition, through
 
 from . import wire_server as out
 from .codes import GOING_AWAY, INTERNAL, NORMAL, POLICY, close_code
+from .delivering import deliver
 from .handshake import Early, Gone, Handshake, Invitation
 from .idleness import Idleness
 from .intake import Intake
@@ -167,6 +168,7 @@ class Connection:
             form=form_of(attachment.dialect, resumable=view.resumable),
             attachment=attachment.generation,
             token=attachment.token,
+            observer_token=attachment.observer_token,
         )
         self._attachment = attachment
         self._intake = Intake(attachment, self._reader, self._guard, no_recording(self._hub.plugin))
@@ -216,18 +218,7 @@ class Connection:
     async def _send(
         self, entry: Published, reader: Reader, messages: Sequence[Message], epoch: Callable[[], int]
     ) -> None:
-        """Write the last `messages` of a transaction, as the socket accepts them.
-
-        Sound that an interruption voids while they wait leaves no more (DESIGN 5.11): where messages are numbered
-        they come without it, elsewhere they do not come.
-        """
-        at, known = 0, epoch()
-        while at < len(messages):
-            await self._socket.room()
-            if epoch() != known:
-                known = epoch()
-                messages, at = _unvoiced(messages[at:], project(entry, reader, known)), 0
-            at += self._socket.fill(message.data for message in messages[at:])
+        await deliver(self._socket, entry, reader, messages, epoch)
         self._through = entry.seq
 
     def _journal(self, entry: Published, attachment: Attachment) -> Reader:
@@ -300,13 +291,6 @@ class Connection:
                 resume_within_s=max(event.grace_ms, self._hub.settings.recovery_grace_ms) / 1000,
             )
         )
-
-
-def _unvoiced(left: Sequence[Message], anew: Sequence[Message]) -> Sequence[Message]:
-    """Return what is left to send of a transaction; `anew` is all of it, without the sound that is void."""
-    numbered = {message.number: message for message in anew if message.number}
-    silent = [numbered.get(message.number, message) for message in left]
-    return [message for message in silent if message.number or not message.sounds]
 
 
 _AFTER = {

@@ -41,6 +41,19 @@ class Return(Veiled, Struct, frozen=True, kw_only=True):
     last_event_id: str
 
 
+class Watching(Veiled, Struct, frozen=True, kw_only=True):
+    """Who wants to read a session as an observer, in a dialect, from where on.
+
+    The duplex dialect says that by a number (None: what was given is none), the others by an event's id.
+    """
+
+    dialect: Dialect
+    session: str
+    token: str
+    last_number: int | None = 0
+    last_event_id: str = ""
+
+
 class Invitation(Struct, frozen=True):
     """What the request for a connection says: its dialect, the model, and whether to open at once.
 

@@ -22,7 +22,9 @@ from antiphon.engine.hub import Hub
 
 from .access import Access, Denied, Request, invitation
 from .connection import Connection
+from .handshake import Watching
 from .http_api import application
+from .observing import Watch
 from .websocket import Handler, WebSocket, refused
 
 BACKLOG = 1024
@@ -175,12 +177,15 @@ class Server:
             asked = invitation(described, self._hub.settings.default_dialect)
         except Denied as denied:
             return refused(denied.status, denied.reason, denied.body)
-        connection = Connection(self._hub, websocket, asked)
+        if isinstance(asked, Watching):
+            connection: Connection | Watch = Watch(self._hub, websocket, asked)
+        else:
+            connection = Connection(self._hub, websocket, asked)
         self.websockets.add(websocket)
         group.start_soon(self._serve_connection, connection, websocket)
         return connection
 
-    async def _serve_connection(self, connection: Connection, websocket: WebSocket) -> None:
+    async def _serve_connection(self, connection: Connection | Watch, websocket: WebSocket) -> None:
         try:
             await connection.run()
         finally:

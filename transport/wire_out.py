@@ -51,7 +51,8 @@ class Messages(Struct, frozen=True, gc=False):
 class Reader(Veiled, Struct):
     """Who reads: a connection and what only it is told.
 
-    `form` is its dialect as it is written, `token` the resume token that its first message carries.
+    `form` is its dialect as it is written, `token` the resume token that its first message carries, and
+    `observer_token` the one for observers.
     `asked_to_close`: it sent `session.close`.
     """
 
@@ -60,6 +61,7 @@ class Reader(Veiled, Struct):
     attachment: int
     token: str | None = None
     asked_to_close: bool = False
+    observer_token: str | None = None
 
 
 def form_of(dialect: Dialect, *, resumable: bool) -> Form:
@@ -106,6 +108,7 @@ def welcome(entry: Published, reader: Reader, behind: EventPosition) -> Message:
         session=shown_session(event.view),
         attachment_generation=event.attachment,
         resume_token=reader.token or "",
+        observer_token=reader.observer_token or UNSET,
         last_client_seq=event.last_client_seq,
         resumed=True,
     )
@@ -156,6 +159,7 @@ def _project(entry: Published, reader: Reader, epoch: int) -> tuple[Message, ...
         sound=entry.sound,
         epoch=epoch,
         asked_to_close=reader.asked_to_close,
+        observer_token=reader.observer_token,
     )
     numbered = reader.form == "duplex"
     messages: list[Message] = []
@@ -186,6 +190,7 @@ def _opened(event: ev.SessionOpened, scene: Scene) -> Iterator[ServerEvent]:
         session=shown_session(event.view),
         attachment_generation=1 if resumable else UNSET,
         resume_token=scene.token if scene.token is not None else UNSET,
+        observer_token=scene.observer_token or UNSET,
     )
     if scene.beta:
         yield out.ConversationCreated(conversation=out.ConversationInfo(id=ids.conversation_id(event.session)))
@@ -206,6 +211,7 @@ def _resumed(event: ev.SessionResumed, scene: Scene) -> Iterator[ServerEvent]:
         session=shown_session(event.view),
         attachment_generation=event.attachment,
         resume_token=scene.token or "",
+        observer_token=scene.observer_token or UNSET,
         last_client_seq=event.last_client_seq,
     )
 

@@ -32,7 +32,7 @@ class Scene(Veiled, Struct):
     """What a message depends on besides its event.
 
     `sound` holds the bytes of the transaction's deltas. `epoch` is the latest durable one: sound of an older
-    epoch is not sent any more. `attachment` and `token` belong to the reader. `asked_to_close`: it sent
+    epoch is not sent any more. `attachment` and the tokens belong to the reader. `asked_to_close`: it sent
     `session.close` itself.
     """
 
@@ -44,6 +44,7 @@ class Scene(Veiled, Struct):
     sound: dict[SampleRef, bytes]
     epoch: int
     asked_to_close: bool = False
+    observer_token: str | None = None
 
     @property
     def extended(self) -> bool:

@@ -31,13 +31,15 @@ class ServerEvent(Struct, kw_only=True, tag_field="type"):
 
 
 class SessionCreated(Veiled, ServerEvent, kw_only=True, tag="session.created"):
-    """The session is open; or `resumed`, in a dialect that has no word for it."""
+    """The session is open; or `resumed`, in a dialect that has no word for it; or shown to an `observer`."""
 
     session: Raw
     attachment_generation: int | UnsetType = UNSET
     resume_token: str | UnsetType = UNSET
     last_client_seq: int | UnsetType = UNSET
     resumed: bool | UnsetType = UNSET
+    observer_token: str | UnsetType = UNSET
+    observer: bool | UnsetType = UNSET
 
 
 class SessionUpdated(ServerEvent, kw_only=True, tag="session.updated"):
@@ -54,6 +56,7 @@ class SessionResumed(Veiled, ServerEvent, kw_only=True, tag="session.resumed"):
     attachment_generation: int
     resume_token: str
     last_client_seq: int
+    observer_token: str | UnsetType = UNSET
 
 
 class TurnEvent(ServerEvent, kw_only=True, tag="turn.event"):

@@ -80,7 +80,7 @@ _FREE = frozenset({"include", "prompt", "tracing"})
 """Of the fields that are shown again, those that may hold anything."""
 
 
-_NOT_ECHOED = SHOWN | frozenset(SessionIn.__struct_fields__) | {"resume_token", "api_key"}
+_NOT_ECHOED = SHOWN | frozenset(SessionIn.__struct_fields__) | {"resume_token", "observer_token", "api_key"}
 _OF_THE_EVENT = frozenset(ClientEvent.__struct_fields__) | {"type", "session"}
 
 
