@@ -6,6 +6,8 @@ import msgspec
 import pybase64
 from msgspec import Struct, field
 
+from antiphon.events import ids
+
 from .net import Line
 from .script import Step
 
@@ -76,6 +78,7 @@ class Shown(Struct):
     resume_token: str | None = None
     attachment_generation: int = 0
     last_client_seq: int = 0
+    resumed: bool = False
     error: dict[str, Any] | None = None
     audio_duration_ms: float = 0
     reason: str | None = None
@@ -98,6 +101,8 @@ class Ledger(Struct):
     token: str = ""
     attachment: int = 0
     last: int = 0
+    event: str = ""
+    """The id of the last event on the newest connection: all that a client without numbers keeps."""
     forgiven: bool = False
     """It was told that what it missed is gone."""
     seen: dict[int, bytes] = field(default_factory=dict[int, bytes])
@@ -126,10 +131,14 @@ class Peer:
         self.world = world
         self.who = who
         self.dialect = dialect
+        self.returns = dialect == "duplex" or (who + world.script.seed) % 2 == 0
+        """Whether it comes back to its session; a client without numbers does that by the address."""
         self.counts = bool(who & 1) or (dialect == "duplex" and world.script.seed % 3 == 0)
         self.book = Ledger()
         self.lines: list[Line] = []
         self._books: dict[int, Ledger] = {}
+        self._asked: dict[int, str] = {}
+        """The last event that a connection was dialled with."""
         self.ready: set[int] = set()
         """Connections that were told that they have the session."""
 
@@ -164,12 +173,16 @@ class Peer:
         book = self.book
         if book.over:
             book = self.book = Ledger()
-        resumes = self.dialect == "duplex" and bool(book.token)
+        resumes = self.returns and bool(book.token)
         if self.dialect == "duplex":
             path, headers = "/v1/realtime?duplex=1&model=m&autostart=0", ""
         else:
             path, headers = "/v1/realtime?model=m", "OpenAI-Beta: realtime=v1\r\n" if self.dialect == "beta" else ""
-            if not resumes:
+            if self.returns:
+                path += "&resumable=1"
+            if resumes:
+                path += f"&session_id={book.session}&resume_token={book.token}&last_event_id={book.event}"
+            else:
                 self.book = Ledger()
         line = self.world.dial(self, path, headers)
         if line is None:
@@ -178,6 +191,8 @@ class Peer:
         self._books[id(line)] = self.book if resumes else Ledger()
         if resumes:
             book.dialled.append(id(line))
+            self._asked[id(line)] = book.event
+        if resumes and self.dialect == "duplex":
             line.send(self._resume(book.token, book.last))
         elif self.dialect == "duplex":
             line.send(_encode({"type": "session.update", "session": self._opening(step)}))
@@ -228,13 +243,13 @@ class Peer:
         """Take a message, and hold it against what was seen before."""
         shown = _decode(data)
         self.world.heard(self, line, shown, data)
-        if shown.type == "session.created" and shown.session is not None:
+        if shown.type == "session.created" and shown.session is not None and not shown.resumed:
             self.book = Ledger(session=str(shown.session["id"]), token=shown.resume_token or "")
             self._books[id(line)] = self.book
             self.ready.add(id(line))
         book = self.book_of(line)
         match shown.type:
-            case "session.resumed":
+            case "session.resumed" | "session.created" if shown.type == "session.resumed" or shown.resumed:
                 if shown.attachment_generation > book.attachment:
                     book.attachment, book.token = shown.attachment_generation, shown.resume_token or ""
                 self.ready.add(id(line))
@@ -262,11 +277,17 @@ class Peer:
                 pass
         if shown.server_event_seq:
             book.last = max(book.last, shown.server_event_seq)
+        if line is self.lines[-1] and shown.type != "error":
+            book.event = shown.event_id
 
     def judge(self, line: Line, shown: Shown) -> None:
         """Whoever was never told that it has the session may present its token again (P51)."""
         book = self.book_of(line)
-        if shown.type == "session.resumed":
+        if shown.resumed:
+            asked = ids.last_seen(self._asked[id(line)])
+            assert ids.last_seen(shown.event_id) == asked, "P49: it goes on elsewhere than it was asked to"
+            self.world.saw("a client without numbers came back")
+        if shown.type == "session.resumed" or shown.resumed:
             book.dialled.clear()
         elif shown.type == "error" and shown.error is not None and id(line) in book.dialled:
             book.dialled.remove(id(line))
@@ -288,7 +309,7 @@ class Peer:
 
     def on_closed(self, line: Line, code: int | None) -> None:
         """A connection is over."""
-        if self.dialect != "duplex":
+        if not self.returns:
             self.book_of(line).over = True
 
     # -- what it says ----------------------------------------------------------------------------------------
@@ -302,7 +323,7 @@ class Peer:
         ready = id(line) in self.ready
         if not ready and self.book_of(line) is self.book:
             return  # who comes back waits until it is told that it has the session: else its token is used up
-        if self.counts and self.dialect == "duplex":
+        if self.counts and self.returns:
             if not ready:
                 return  # the session does not stand yet: what is counted would be lost with its opening
             self.book.seq += 1

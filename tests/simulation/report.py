@@ -8,6 +8,7 @@ from .world import World
 
 SOMETIMES: tuple[str, ...] = (
     "a connection is replaced",
+    "a client without numbers came back",
     "two resumes race",
     "a resume with a wrong token or number",
     "resync: journal_gap",
