@@ -1,8 +1,8 @@
-"""The socket client: a session that survives its sockets, with typed events and commands applied exactly once."""
+"""The clients' common half, and the one over websockets: a session that survives its connections."""
 
 import ssl
-from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator
+from abc import abstractmethod
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -13,10 +13,13 @@ from antiphon.engine.clock import Clock, SystemClock
 
 from . import wire_client as say
 from . import wire_server as out
-from .client_commands import Commands
+from .client_commands import Commands, InputFormat
+from .client_errors import SessionLost, SoundDropped
 from .client_events import Received
-from .client_line import Line, Retrying, SessionLost
-from .client_link import SessionOptions
+from .client_inbox import Listener, Reading
+from .client_line import Line, Retrying
+from .client_link import Link, SessionOptions, WebsocketLink, address
+from .client_response import FunctionCall, Response, Sound
 from .wire_client import ClientEvent
 from .wire_view import SessionOut
 
@@ -26,37 +29,32 @@ CLOSING_S = 20.0
 E = TypeVar("E", bound=out.ServerEvent)
 
 
-class RealtimeClient(Commands):
+class SessionClient(Commands):
     """A session in the duplex dialect. Opens it when it is entered and closes it when it is left.
 
-    Commands are plain calls that never wait; each is applied exactly once, whatever happens to the socket.
-    `events` gives everything the session says, once and in order. One task reads. `tls` says whom it trusts at a
-    wss:// address; None: whom this machine trusts.
+    Commands are plain calls that never wait; each is applied exactly once, whatever happens to the connection.
+    `events` gives everything the session says, once and in order; `responses` its answers, one by one; both may be
+    used at the same time, and `listen` beside them. One task reads, whether or not anybody takes what it reads:
+    whoever has begun to take holds it up once 1,024 events wait; for whoever is not there 8,192 are kept, and
+    `events` says `Missed` if there were more.
     """
 
     def __init__(
-        self,
-        url: str,
-        options: SessionOptions | None = None,
-        *,
-        api_key: str | None = None,
-        tls: ssl.SSLContext | None = None,
-        clock: Clock | None = None,
-        retrying: Retrying | None = None,
-        heartbeat_s: float = HEARTBEAT_S,
+        self, options: SessionOptions | None, *, clock: Clock, retrying: Retrying | None, heartbeat_s: float
     ) -> None:
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._line = Line(
-            url,
+            self._dial,
             options or SessionOptions(),
-            api_key=api_key,
-            tls=tls,
-            clock=self._clock,
+            clock=clock,
             retrying=retrying or Retrying(),
             heartbeat_s=heartbeat_s,
         )
         self._group: TaskGroup = anyio.create_task_group()
-        self._kept_back: deque[Received] = deque()
+
+    @abstractmethod
+    async def _dial(self) -> Link:
+        """Make a connection; raises `Cut` or `Refused`."""
 
     # -- what is known ---------------------------------------------------------------------------------------
 
@@ -71,14 +69,27 @@ class RealtimeClient(Commands):
         return self._line.session
 
     @property
+    def input_format(self) -> InputFormat:
+        """The format of what `append_audio` is given, unless it is told another: what the server last confirmed."""
+        shown = self._line.session
+        if shown is None:
+            return InputFormat("pcm16", 16_000)
+        return InputFormat(shown.input_audio_format, shown.audio.input.sample_rate_hz)
+
+    @property
     def last_number(self) -> int:
         """The last numbered event that arrived."""
         return self._line.last_number
 
     @property
     def generation(self) -> int:
-        """How many sockets the session has had."""
+        """How many connections the session has had."""
         return self._line.generation
+
+    @property
+    def clock(self) -> Clock:
+        """The time that the client lives in."""
+        return self._clock
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -88,12 +99,12 @@ class RealtimeClient(Commands):
         Raises:
             SessionLost: it could not be opened.
         """
+        await self._group.__aenter__()
         try:
             await self._line.open()
         except BaseException:
-            self._line.shut()
+            await self._leave()
             raise
-        await self._group.__aenter__()
         self._group.start_soon(self._line.live)
         return self
 
@@ -103,16 +114,19 @@ class RealtimeClient(Commands):
         if kind is None:
             await self.close()
         elif self._line.connected and not self._line.ended.is_set():
-            # Said on the way out: a dropped socket would hold the session's slot for its whole grace (D36).
+            # Said on the way out: a dropped connection would hold the session's slot for its whole grace (D36).
             with anyio.CancelScope(shield=True), anyio.move_on_after(1.0):
                 self._send(say.SessionClose(reason="client_error"))
                 await self._line.outbox.wait_taken()
+        await self._leave()
+
+    async def _leave(self) -> None:
         self._group.cancel_scope.cancel()
         try:
             # Without the error of the block: it is to come out as it is, not in a group of errors.
             await self._group.__aexit__(None, None, None)
         finally:
-            self._line.shut()
+            self._line.inbox.end(self._line.lost)
 
     async def close(self, reason: str = "client_close") -> None:
         """End the session and wait for its last word, at most 20 s. Events stay readable."""
@@ -123,19 +137,27 @@ class RealtimeClient(Commands):
                 await self._line.ended.wait()
 
     def drop_socket(self) -> None:
-        """Lose the socket, as a bad network does; the session is resumed on a new one."""
+        """Lose the connection, as a bad network does; the session is resumed on a new one."""
         self._line.cut()
 
     def _send(self, event: ClientEvent) -> None:
         self._line.send(event)
 
     async def stream_pcm(
-        self, sound: bytes | AsyncIterable[bytes], *, rate: int, piece_ms: int = 80, width: int = 2
+        self,
+        sound: bytes | AsyncIterable[bytes],
+        *,
+        rate: int | None = None,
+        piece_ms: int = 80,
+        width: int | None = None,
     ) -> None:
         """Send sound as fast as it would be spoken: each piece when its end has been reached on the clock.
 
-        `sound` is pcm16 of `rate` Hz (`width` bytes a sample), whole or in pieces of any size.
+        `sound` is whole or in pieces of any size, in the session's input format; `rate` (Hz) and `width` (bytes of
+        a sample) may say otherwise.
         """
+        here = self.input_format
+        rate, width = rate or here.rate, width or here.width
         size = rate * piece_ms // 1000 * width
         begin_us, sent = self._clock.monotonic_us(), 0
         async for piece in _pieces(sound, size):
@@ -146,35 +168,72 @@ class RealtimeClient(Commands):
 
     # -- events ----------------------------------------------------------------------------------------------
 
-    async def events(self) -> AsyncIterator[Received]:
-        """Give every event once, in order, until the session is over.
+    def events(self) -> AsyncIterator[Received]:
+        """Give every event once, in order, until the session is over; raises `SessionLost` if it was lost.
+
+        May be left and taken up again. Two loops at the same time share the events.
+        """
+        return Reading(self._line.inbox, lambda: self._line.lost)
+
+    async def responses(self) -> AsyncIterator[Response]:
+        """Give every answer once, when it begins, until the session is over.
+
+        May be left and taken up again; of those that nobody took meanwhile the last 8 are kept.
 
         Raises:
             SessionLost: the session cannot be reached any more.
         """
-        while True:
-            event = self._kept_back.popleft() if self._kept_back else await self._line.receive()
-            if event is None:
-                return
-            yield event
+        while (response := await self._line.inbox.responses.next()) is not None:
+            yield response
 
     async def wait_for(self, kind: type[E], *, timeout_s: float = 30.0) -> E:
         """Return the next event of a kind. What comes before it is kept for `events`.
+
+        It is not given by `events` as well, unless a loop over those is running.
 
         Raises:
             TimeoutError: it did not come in time.
             SessionLost: it will not come.
         """
-        for event in self._kept_back:
-            if isinstance(event, kind):
-                self._kept_back.remove(event)
-                return event
         with anyio.fail_after(timeout_s):
-            while (came := await self._line.receive()) is not None:
-                if isinstance(came, kind):
-                    return came
-                self._kept_back.append(came)
-        raise SessionLost("session_closed", f"no {kind.__name__} came before the end")
+            event = await self._line.inbox.wait(kind)
+        if event is None:
+            raise self._line.lost or SessionLost("session_closed", f"no {kind.__name__} came before the end")
+        return event
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with every event from now on, as it arrives; return what stops that.
+
+        It must not wait, and an error of its own ends the client.
+        """
+        return self._line.inbox.listen(listener)
+
+
+class RealtimeClient(SessionClient):
+    """A session over websockets, as many as it takes.
+
+    `tls` says whom it trusts at a wss:// address; None: whom this machine trusts.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        options: SessionOptions | None = None,
+        *,
+        api_key: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        clock: Clock | None = None,
+        retrying: Retrying | None = None,
+        heartbeat_s: float = HEARTBEAT_S,
+    ) -> None:
+        super().__init__(options, clock=clock or SystemClock(), retrying=retrying, heartbeat_s=heartbeat_s)
+        self._url = url
+        self._model = None if options is None else options.model
+        self._api_key = api_key
+        self._tls = tls
+
+    async def _dial(self) -> Link:
+        return await WebsocketLink.dial(address(self._url, self._model), self._api_key, self._tls)
 
 
 def connect(
@@ -204,4 +263,15 @@ async def _pieces(sound: bytes | AsyncIterable[bytes], size: int) -> AsyncIterat
         yield rest
 
 
-__all__ = ["RealtimeClient", "Retrying", "SessionLost", "SessionOptions", "connect"]
+__all__ = [
+    "FunctionCall",
+    "RealtimeClient",
+    "Response",
+    "Retrying",
+    "SessionClient",
+    "SessionLost",
+    "SessionOptions",
+    "Sound",
+    "SoundDropped",
+    "connect",
+]

@@ -5,11 +5,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from . import wire_client as say
 from .client_link import SessionOptions
 from .wire_client import ClientEvent, ItemIn, PartIn
+
+
+class InputFormat(Struct, frozen=True):
+    """How sound is sent: its encoding by name, and samples a second."""
+
+    encoding: str
+    rate: int
+
+    @property
+    def width(self) -> int:
+        """Bytes of a sample."""
+        return 4 if self.encoding == "pcm_f32le" else 1 if self.encoding.startswith("g711") else 2
 
 
 class Commands(ABC):
@@ -21,6 +33,11 @@ class Commands(ABC):
     @abstractmethod
     def _send(self, event: ClientEvent) -> None: ...
 
+    @property
+    @abstractmethod
+    def input_format(self) -> InputFormat:
+        """The session's input format, as the server last confirmed it."""
+
     def append_audio(
         self,
         sound: bytes,
@@ -31,20 +48,29 @@ class Commands(ABC):
         transcript: str | None = None,
         frames: Sequence[bytes] = (),
     ) -> None:
-        """Send sound, in the session's input format unless another is said (`rate` in Hz), and what the camera saw.
+        """Send sound, and what the camera saw: at most two pictures, JPEG or PNG.
 
-        `frames`: at most two pictures, JPEG or PNG.
+        Without `encoding` and `rate` (in Hz) it is in the format that the server last confirmed: an update of the
+        session changes that when `session.updated` arrives, not when it is sent.
         """
+        format_ = self._stated(encoding, rate) if sound else None
         self._send(
             say.AppendBuffer(
                 audio=base64.b64encode(sound).decode() if sound or not frames else None,
                 video_frames=[base64.b64encode(frame).decode() for frame in frames] or None,
-                format=encoding,
-                sample_rate_hz=rate,
+                format=encoding if format_ is None else format_.encoding,
+                sample_rate_hz=rate if format_ is None else format_.rate or None,
                 is_speech=is_speech,
                 transcript=transcript,
             )
         )
+
+    def _stated(self, encoding: str | None, rate: int | None) -> InputFormat:
+        """Return the format of sound, as it is said with it; a rate of 0 is the encoding's own."""
+        here = self.input_format
+        if encoding is None or encoding == here.encoding:
+            return InputFormat(here.encoding, rate or here.rate)
+        return InputFormat(encoding, rate or (0 if encoding.startswith("g711") else here.rate))
 
     def commit(self, *, create_response: bool | None = None) -> None:
         """Make what was said into a turn."""
@@ -73,6 +99,16 @@ class Commands(ABC):
     def send_text(self, text: str) -> None:
         """Add what the user wrote."""
         self.create_item(ItemIn(type="message", role="user", content=[PartIn(type="input_text", text=text)]))
+
+    def send_tool_output(self, call_id: str, output: object, *, create_response: bool = False) -> None:
+        """Give the result of a function that the model called: text, or what becomes JSON.
+
+        In a session whose model answers on its own the answer follows by itself; `create_response` asks for one.
+        """
+        text = output if isinstance(output, str) else _encode(output).decode()
+        self.create_item(ItemIn(type="function_call_output", call_id=call_id, output=Raw(_encode(text))))
+        if create_response:
+            self.create_response()
 
     def delete_item(self, item_id: str) -> None:
         """Take an item out of the conversation."""

@@ -14,6 +14,14 @@ class Unknown(Struct, frozen=True, kw_only=True):
     raw: bytes
 
 
+class Missed(Struct, frozen=True, kw_only=True):
+    """Not from the server: nobody read for so long that `count` events were let go; `last_number` is the last of
+    their numbers, 0 if none had one."""
+
+    count: int
+    last_number: int
+
+
 AnyServerEvent = (
     out.SessionCreated
     | out.SessionUpdated
@@ -66,7 +74,7 @@ AnyServerEvent = (
 )
 """Every event of the GA and duplex dialects."""
 
-Received = AnyServerEvent | Unknown
+Received = AnyServerEvent | Unknown | Missed
 
 
 class _Head(Struct, frozen=True):
@@ -78,7 +86,7 @@ _decode: msgspec.json.Decoder[AnyServerEvent] = msgspec.json.Decoder(AnyServerEv
 _decode_head = msgspec.json.Decoder(_Head).decode
 
 
-def read(frame: bytes) -> Received:
+def read(frame: bytes) -> AnyServerEvent | Unknown:
     """Return the event in a frame.
 
     Raises:
@@ -93,6 +101,8 @@ def read(frame: bytes) -> Received:
 
 def number_of(event: Received) -> int:
     """Return the number of an event; 0 if it has none."""
+    if isinstance(event, Missed):
+        return 0
     if isinstance(event, Unknown):
         return event.number
     seq = event.server_event_seq

@@ -1,7 +1,7 @@
-"""The line to a session: one socket after the other, so that nothing is lost and nothing comes twice."""
+"""The line to a session: one connection after the other, so that nothing is lost and nothing comes twice."""
 
 import random
-import ssl
+from collections.abc import Awaitable, Callable
 
 import anyio
 import msgspec
@@ -11,8 +11,10 @@ from antiphon.engine.clock import Clock
 
 from . import wire_client as say
 from . import wire_server as out
+from .client_errors import SessionLost
 from .client_events import Received, number_of
-from .client_link import Cut, Link, Refused, SessionOptions, address
+from .client_inbox import Inbox
+from .client_link import Cut, Link, Refused, SessionOptions
 from .client_outbox import Outbox, Overfull
 from .wire_client import ClientEvent
 from .wire_view import SessionOut, read_session
@@ -22,20 +24,8 @@ SHORTEST_S, LONGEST_S = 0.25, 4.0
 ACK_EVERY = 16
 """Numbered events between two acknowledgements while sound streams; anything else is acknowledged at once."""
 
-BUFFERED = 1024
-"""Events that wait for the application; then the socket is read no further, and the server waits."""
-
-
-class SessionLost(Exception):
-    """The session cannot be reached any more.
-
-    `code` says why: the server's word, `disconnected`, or `invalid_url`; `why` says it in words.
-    """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.why = message
+Dial = Callable[[], Awaitable[Link]]
+"""Makes a connection; raises `Cut` or `Refused`."""
 
 
 class Retrying(Struct, frozen=True, kw_only=True):
@@ -47,25 +37,18 @@ class Retrying(Struct, frozen=True, kw_only=True):
 
 
 class Line:
-    """Opens a session, then `live` keeps it, on as many sockets as it takes; `receive` gives what it says.
+    """Opens a session, then `live` keeps it, on as many connections as it takes; `inbox` has what it says.
 
     `session` is the session as the server last showed it, `last_number` the last numbered event that arrived,
-    `generation` how many sockets there were, `lost` why there will be no other one. `closing` True: the session
+    `generation` how many connections there were, `lost` why there will be no other one. `closing` True: the session
     was asked to end.
     """
 
     def __init__(
-        self,
-        url: str,
-        options: SessionOptions,
-        *,
-        api_key: str | None,
-        tls: ssl.SSLContext | None = None,
-        clock: Clock,
-        retrying: Retrying,
-        heartbeat_s: float,
+        self, dial: Dial, options: SessionOptions, *, clock: Clock, retrying: Retrying, heartbeat_s: float
     ) -> None:
         self.outbox = Outbox()
+        self.inbox = Inbox(lambda response_id: self.send(say.ResponseCancel(response_id=response_id)))
         self.session_id = ""
         self.session: SessionOut | None = None
         self.last_number = 0
@@ -73,16 +56,13 @@ class Line:
         self.lost: SessionLost | None = None
         self.closing = False
         self.ended = anyio.Event()
-        self._url = url
+        self._dial = dial
         self._options = options
-        self._api_key = api_key
-        self._tls = tls
         self._clock = clock
         self._retrying = retrying
         self._heartbeat_us = int(heartbeat_s * 1e6)
         self._random = random.SystemRandom()
         self._link: Link | None = None
-        self._push, self._pull = anyio.create_memory_object_stream[Received](BUFFERED)
         self._tokens: list[str] = []
         """The resume token that holds; behind it the one that it was got with."""
         self._acknowledged = 0
@@ -96,8 +76,7 @@ class Line:
             SessionLost: it could not be opened.
         """
         try:
-            self._url = address(self._url, self._options.model)
-            link = await Link.dial(self._url, self._api_key, self._tls)
+            link = await self._dial()
             try:
                 created = await link.open(self._options)
             except BaseException:
@@ -110,15 +89,15 @@ class Line:
         self._link = link
         self.session_id = read_session(created.session).id
         self._shown(created)
-        self._push.send_nowait(created)
+        self.inbox.put(created)
 
     @property
     def connected(self) -> bool:
-        """Whether there is a socket."""
+        """Whether there is a connection."""
         return self._link is not None
 
     def send(self, event: ClientEvent) -> None:
-        """Say something, now or on the next socket.
+        """Say something, now or on the next connection.
 
         Raises:
             SessionLost: there is nobody to say it to, or too much waits already.
@@ -130,30 +109,12 @@ class Line:
         except Overfull as error:
             raise SessionLost("overfull", str(error)) from error
 
-    async def receive(self) -> Received | None:
-        """Return the next event; None when the session is over.
-
-        Raises:
-            SessionLost: the session cannot be reached any more.
-        """
-        try:
-            return await self._pull.receive()
-        except (anyio.EndOfStream, anyio.ClosedResourceError):
-            if self.lost is not None:
-                raise self.lost from None
-            return None
-
     def cut(self) -> None:
-        """Lose the socket."""
+        """Lose the connection."""
         if self._link is not None:
             self._link.cut()
 
-    def shut(self) -> None:
-        """Free what is held; nothing more can be received."""
-        self._push.close()
-        self._pull.close()
-
-    # -- one socket after the other --------------------------------------------------------------------------
+    # -- one connection after the other ----------------------------------------------------------------------
 
     async def live(self) -> None:
         """Serve the session until it is over or lost. To be run once, after `open`."""
@@ -170,7 +131,7 @@ class Line:
                 self.lost = lost
         finally:
             self.ended.set()
-            self._push.close()
+            self.inbox.end(self.lost)
 
     async def _serve(self, link: Link) -> None:
         """Read and write until the socket is gone or the session over.
@@ -224,11 +185,12 @@ class Line:
             self.session = read_session(event.session)
         elif isinstance(event, out.ResyncRequired):
             self._tokens.clear()  # the session goes on, but not on another socket (D20)
-        await self._push.send(event)
+        self.inbox.put(event)
         if isinstance(event, out.SessionClosedOut | out.SessionExpired):
             self.ended.set()
         elif isinstance(event, out.SessionReplaced):
             raise SessionLost("session_replaced", "another connection serves the session")
+        await self.inbox.room()
         streaming = isinstance(event, out.AudioDeltaOut | out.TranscriptDelta | out.TextDeltaOut)
         if number - self._acknowledged >= (ACK_EVERY if streaming else 1):
             self._acknowledged = number
@@ -273,13 +235,13 @@ class Line:
         return int(self._random.uniform(shortest, longest) * 1e6)
 
     async def _resume(self) -> Link:
-        link = await Link.dial(self._url, self._api_key, self._tls)
+        link = await self._dial()
         try:
             resumed, early = await link.resume(self.session_id, self._tokens[0], self.last_number)
             self._shown(resumed)
             self._acknowledged = self.last_number
             self.outbox.restart(resumed.last_client_seq)
-            await self._push.send(resumed)
+            self.inbox.put(resumed)
             for event in early:
                 await self._take(event, link)
         except BaseException:

@@ -1,6 +1,7 @@
-"""One socket of the client: dialling, opening or resuming a session, and its frames."""
+"""One connection of the client: opening or resuming a session on it, and its frames; the one over a websocket."""
 
 import ssl
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Literal, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -88,46 +89,8 @@ def address(url: str, model: str | None) -> str:
     return urlunsplit((scheme, parts.netloc, path, urlencode(query), ""))
 
 
-class Link:
-    """A connected socket."""
-
-    def __init__(self, socket: ClientConnection) -> None:
-        self._socket = socket
-
-    @classmethod
-    async def dial(cls, url: str, api_key: str | None, tls: ssl.SSLContext | None = None) -> Self:
-        """Connect.
-
-        Raises:
-            Cut: there is nobody, or not now.
-            Refused: the server does not want this client.
-        """
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        try:
-            socket = await connect(
-                url,
-                additional_headers=headers,
-                max_size=LARGEST_FRAME,
-                ssl=(tls or True) if url.startswith("wss:") else None,
-                compression=None,
-                open_timeout=OPENING_S,
-            )
-        except InvalidStatus as error:
-            status = error.response.status_code
-            if 400 <= status < 500:
-                raise Refused(f"http_{status}", str(error), final=True) from error
-            raise Cut(str(error)) from error
-        except ssl.SSLCertVerificationError as error:
-            raise Cut(f"its certificate is not trusted here: {error.verify_message}") from error
-        except ssl.SSLError as error:
-            raise Cut("it does not speak TLS: use ws:// in place of wss://") from error
-        except (OSError, TimeoutError) as error:
-            raise Cut(str(error)) from error
-        except (InvalidURI, ValueError) as error:
-            raise Refused(UNUSABLE, f"{url!r} is no address of a server", final=True) from error
-        except (WebSocketException, EOFError) as error:
-            raise Cut("what listens there does not speak this protocol") from error
-        return cls(socket)
+class Link(ABC):
+    """A connection to a server, of whatever kind. It carries frames in order until it is lost."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -136,8 +99,32 @@ class Link:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with anyio.CancelScope(shield=True), anyio.move_on_after(1.0):
-            await self._socket.close()
-        self._socket.transport.abort()
+            await self.close()
+        self.cut()
+
+    @abstractmethod
+    async def send(self, frame: bytes) -> None:
+        """Send a frame of text.
+
+        Raises:
+            Cut: the connection is gone.
+        """
+
+    @abstractmethod
+    async def frame(self) -> bytes:
+        """Return the next frame of text.
+
+        Raises:
+            Cut: the connection is gone.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Say that the connection is over."""
+
+    @abstractmethod
+    def cut(self) -> None:
+        """Drop the connection without a word, as a lost network does."""
 
     async def open(self, options: SessionOptions) -> out.SessionCreated:
         """Open a session.
@@ -178,34 +165,79 @@ class Link:
             return event
         raise Cut("the server did not answer")
 
-    async def send(self, frame: bytes) -> None:
-        """Send a text frame.
+    async def receive(self) -> Received:
+        """Return the next event.
 
         Raises:
-            Cut: the socket is gone.
+            Cut: the connection is gone.
         """
+        try:
+            return read(await self.frame())
+        except msgspec.DecodeError as error:
+            raise Cut("the server sent something that is not an event") from error
+
+
+class WebsocketLink(Link):
+    """A websocket."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+
+    @classmethod
+    async def dial(cls, url: str, api_key: str | None, tls: ssl.SSLContext | None = None) -> Self:
+        """Connect.
+
+        Raises:
+            Cut: there is nobody, or not now.
+            Refused: the server does not want this client.
+        """
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        try:
+            socket = await connect(
+                url,
+                additional_headers=headers,
+                max_size=LARGEST_FRAME,
+                ssl=(tls or True) if url.startswith("wss:") else None,
+                compression=None,
+                open_timeout=OPENING_S,
+            )
+        except InvalidStatus as error:
+            status = error.response.status_code
+            if 400 <= status < 500:
+                raise Refused(f"http_{status}", str(error), final=True) from error
+            raise Cut(str(error)) from error
+        except ssl.SSLCertVerificationError as error:
+            raise Cut(f"its certificate is not trusted here: {error.verify_message}") from error
+        except ssl.SSLError as error:
+            raise Cut("it does not speak TLS: use ws:// in place of wss://") from error
+        except (OSError, TimeoutError) as error:
+            raise Cut(str(error)) from error
+        except (InvalidURI, ValueError) as error:
+            raise Refused(UNUSABLE, f"{url!r} is no address of a server", final=True) from error
+        except (WebSocketException, EOFError) as error:
+            raise Cut("what listens there does not speak this protocol") from error
+        return cls(socket)
+
+    async def send(self, frame: bytes) -> None:
+        """Send a frame of text; raises `Cut`."""
         try:
             await self._socket.send(frame, text=True)
         except ConnectionClosed as error:
             raise Cut(str(error)) from error
 
-    async def receive(self) -> Received:
-        """Return the next event.
-
-        Raises:
-            Cut: the socket is gone.
-        """
+    async def frame(self) -> bytes:
+        """Return the next frame of text; raises `Cut`."""
         try:
-            frame = await self._socket.recv(decode=False)
+            return await self._socket.recv(decode=False)
         except ConnectionClosed as error:
             raise Cut(str(error)) from error
-        try:
-            return read(frame)
-        except msgspec.DecodeError as error:
-            raise Cut("the server sent something that is not an event") from error
+
+    async def close(self) -> None:
+        """Close the websocket."""
+        await self._socket.close()
 
     def cut(self) -> None:
-        """Drop the socket without a word, as a lost network does."""
+        """Drop the socket without a word."""
         self._socket.transport.abort()
 
 

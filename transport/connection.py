@@ -30,7 +30,7 @@ from .delivering import deliver
 from .handshake import Early, Gone, Handshake, Invitation
 from .idleness import Idleness
 from .intake import Intake
-from .websocket import WebSocket
+from .websocket import Socket
 from .wire_out import Message, Reader, form_of, notice, project, refusal, unseen, welcome
 from .wire_server import ServerEvent
 
@@ -48,9 +48,9 @@ GIVING_UP_S = 1.0
 
 
 class Connection:
-    """Serves one websocket: `on_…` are called by it, `run` is its one task."""
+    """Serves one socket, or what takes its place in a process: `on_…` are called by it, `run` is its one task."""
 
-    def __init__(self, hub: Hub, socket: WebSocket, invitation: Invitation) -> None:
+    def __init__(self, hub: Hub, socket: Socket, invitation: Invitation) -> None:
         self._hub = hub
         self._socket = socket
         self._early = Early()

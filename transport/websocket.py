@@ -62,6 +62,46 @@ class Handler(Protocol):
         ...
 
 
+class Socket(Protocol):
+    """What a connection needs of its socket; `WebSocket` says what each of these promises."""
+
+    def send(self, messages: Iterable[bytes]) -> None:
+        """Write text messages."""
+        ...
+
+    def fill(self, messages: Iterable[bytes]) -> int:
+        """Write as many as fit, at least one; return how many."""
+        ...
+
+    async def room(self) -> None:
+        """Wait until there is room."""
+        ...
+
+    def ping(self, answered: Callable[[], None]) -> None:
+        """Ask whether the other side has read everything until here."""
+        ...
+
+    def close(self, code: int, reason: str = "") -> None:
+        """Begin to close."""
+        ...
+
+    def cut_off(self) -> None:
+        """End it without another word."""
+        ...
+
+    async def wait_lost(self) -> None:
+        """Wait until it is over."""
+        ...
+
+    def pause(self) -> None:
+        """Read no more for now."""
+        ...
+
+    def resume(self) -> None:
+        """Read on."""
+        ...
+
+
 _BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 Accept = Callable[["WebSocket", Request], Handler | Response]

@@ -1,6 +1,6 @@
 """Every measurement, each beside a rival or a limit of the same run: `make bench`.
 
-    python tests/benchmarks/run.py [core] [append] [inside] [socket] [resume] [voice]
+    python tests/benchmarks/run.py [core] [append] [inside] [socket] [resume] [clients] [voice]
 
 Prints one table and writes out/bench.json. Nothing is asserted: the figures belong to the machine, and to what
 else runs on it meanwhile; the ratios travel better. Takes about six minutes on two cores.
@@ -110,6 +110,7 @@ BENCHMARKS: dict[str, Measure] = {
     "inside": module("bench_inside"),
     "socket": module("bench_socket"),
     "resume": module("bench_resume"),
+    "clients": module("bench_clients"),
     "voice": module("bench_voice"),
 }
 

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 
+from antiphon.engine.direct import DirectClient
 from antiphon.engine.errors import Refused
 from antiphon.engine.hub import Hub
 from antiphon.engine.ingress import AppendRequest
-from antiphon.engine.inline import InlineClient
 from antiphon.engine.opening import Opening, Resumption
 from antiphon.engine.openings import KEPT
 from antiphon.engine.runner import RUN_AHEAD
@@ -223,7 +223,7 @@ async def test_a_close_under_the_id_of_something_else_is_refused() -> None:
 
 async def no_slot(here: World) -> None:
     await here.hub.open(opening("a"))
-    async with InlineClient(here.hub):
+    async with DirectClient(here.hub):
         pass
 
 

@@ -7,8 +7,8 @@ import anyio
 import pytest
 
 from antiphon.engine.clock import VirtualClock
+from antiphon.engine.direct import DirectClient
 from antiphon.engine.ingress import AppendRequest
-from antiphon.engine.inline import InlineClient
 from antiphon.engine.replay import replay
 from antiphon.engine.scoring import LevelScorer, ScoringService
 from antiphon.events.audio import AudioFormat
@@ -37,14 +37,14 @@ SCRIPT = (Say("One. ", 700), Cue("more"), Say("Two. ", 300), Say("Three. ", 200)
 
 
 @asynccontextmanager
-async def speaking() -> AsyncIterator[tuple[World, InlineClient, Listener]]:
+async def speaking() -> AsyncIterator[tuple[World, DirectClient, Listener]]:
     """A client that hears an answer, of which more is to come."""
     clock = VirtualClock()
     scorer = ScoringService(LevelScorer(), threaded=False)
     async with (
         world(ScriptedStage(clock, default=SCRIPT), plugin=CASCADE, clock=clock, scorer=scorer) as here,
         anyio.create_task_group() as tasks,
-        InlineClient(here.hub, patch=CAREFUL) as client,
+        DirectClient(here.hub, patch=CAREFUL) as client,
     ):
         listener = Listener(client)
         tasks.start_soon(listener.run)
@@ -54,13 +54,13 @@ async def speaking() -> AsyncIterator[tuple[World, InlineClient, Listener]]:
         tasks.cancel_scope.cancel()
 
 
-async def send(here: World, client: InlineClient, frame: bytes, frames: int) -> None:
+async def send(here: World, client: DirectClient, frame: bytes, frames: int) -> None:
     for _ in range(frames):
         client.append_audio(frame)
         await here.advance(32)
 
 
-def waiting(here: World, client: InlineClient) -> int:
+def waiting(here: World, client: DirectClient) -> int:
     """Bytes of an answer that the engine keeps in memory until they are shown."""
     runner = here.hub._live[client.session].runner  # pyright: ignore[reportPrivateUsage]
     return sum(map(len, runner._window.held.values()))  # pyright: ignore[reportPrivateUsage]

@@ -3,9 +3,9 @@
 import anyio
 import pytest
 
+from antiphon.engine.direct import DirectClient
 from antiphon.engine.errors import Refused
 from antiphon.engine.ingress import AppendRequest
-from antiphon.engine.inline import InlineClient
 from antiphon.engine.opening import Opening
 from antiphon.engine.settings import HubSettings
 from antiphon.events.audio import AudioFormat
@@ -86,7 +86,7 @@ async def test_e38_a_stage_that_never_answers_keeps_nobody_from_cancelling() -> 
 
 @rule("Q4.30", "A8")
 async def test_q4_30_a_stage_goes_on_hearing_behind_an_interruption() -> None:
-    async with world(EchoStage()) as here, InlineClient(here.hub, patch=TALK) as client:
+    async with world(EchoStage()) as here, DirectClient(here.hub, patch=TALK) as client:
         answers = 0
         client.append_audio(PIECE, speech=True)
         with anyio.fail_after(20):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from antiphon.engine.inline import InlineClient
+from antiphon.engine.direct import DirectClient
 from antiphon.events.events import AudioDelta, ResponseCreated, ResponseEnded
 from antiphon.sessions.plugins import AURA
 from antiphon.stages.scripted import Cue, Finish, Inner, Say, ScriptedStage
@@ -20,12 +20,12 @@ ANSWERS = {
 }
 
 
-def ask(client: InlineClient) -> None:
+def ask(client: DirectClient) -> None:
     client.append_audio(SPEECH, speech=True, frames=(PICTURE,))
     client.commit(create_response=True)
 
 
-async def said(here: World, client: InlineClient) -> list[tuple[str, str]]:
+async def said(here: World, client: DirectClient) -> list[tuple[str, str]]:
     """What was spoken, and of which answer."""
     events = await here.events(client.session)
     return [(event.response_id, event.text) for event in events if isinstance(event, AudioDelta)]
@@ -34,7 +34,7 @@ async def said(here: World, client: InlineClient) -> list[tuple[str, str]]:
 @rule("H2", "H3", "N16", "N17", "N55")
 async def test_the_next_turn_begins_behind_the_stage_that_the_plugin_names() -> None:
     stage = ScriptedStage(scripts=ANSWERS)
-    async with world(stage, plugin=AURA) as here, InlineClient(here.hub) as client:
+    async with world(stage, plugin=AURA) as here, DirectClient(here.hub) as client:
         ask(client)
         ask(client)
         await settle()

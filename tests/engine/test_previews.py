@@ -3,8 +3,8 @@
 import pytest
 
 from antiphon.engine.clock import VirtualClock
+from antiphon.engine.direct import DirectClient
 from antiphon.engine.ingress import AppendRequest
-from antiphon.engine.inline import InlineClient
 from antiphon.engine.replay import replay
 from antiphon.events.commands import StageTranscribed
 from antiphon.events.config import ConfigPatch, TurnDetection
@@ -30,14 +30,14 @@ LOUD = b"\x00\x20" * 512
 QUIET = bytes(1024)
 
 
-async def speak(here: World, client: InlineClient, frame: bytes, frames: int) -> None:
+async def speak(here: World, client: DirectClient, frame: bytes, frames: int) -> None:
     """Send frames of 32 ms as a microphone does: in time."""
     for _ in range(frames):
         client.append_audio(frame)
         await here.advance(32)
 
 
-async def reason(here: World, client: InlineClient) -> str | None:
+async def reason(here: World, client: DirectClient) -> str | None:
     """Return why the turn has ended; None: it has not."""
     events = await here.events(client.session)
     return next((event.reason for event in events if isinstance(event, SpeechStopped)), None)
@@ -53,7 +53,7 @@ def heard(text: str) -> Script:
 
 async def test_the_stage_is_given_the_sound_so_far_and_its_words_decide() -> None:
     stage = ScriptedStage(previews={0: heard("I would like to"), 1: heard("I would like to go.")})
-    async with world(stage, plugin=CASCADE) as here, InlineClient(here.hub, patch=SEMANTIC) as client:
+    async with world(stage, plugin=CASCADE) as here, DirectClient(here.hub, patch=SEMANTIC) as client:
         await speak(here, client, LOUD, 12)
         await speak(here, client, QUIET, 60)
         assert await reason(here, client) is None, "nearly two seconds, and the sentence is not finished"
@@ -76,7 +76,7 @@ async def test_the_stage_is_given_the_sound_so_far_and_its_words_decide() -> Non
 @rule("K20", "P13")
 async def test_a_question_that_is_under_way_when_the_turn_ends_is_aborted() -> None:
     stage = ScriptedStage(previews={0: (Hang(),)})
-    async with world(stage, plugin=CASCADE) as here, InlineClient(here.hub, patch=SEMANTIC) as client:
+    async with world(stage, plugin=CASCADE) as here, DirectClient(here.hub, patch=SEMANTIC) as client:
         await speak(here, client, LOUD, 12)
         await speak(here, client, QUIET, 40)
         assert await reason(here, client) == "no_transcript"
@@ -89,7 +89,7 @@ async def test_a_question_that_is_under_way_when_the_turn_ends_is_aborted() -> N
 @pytest.mark.parametrize("script", [(Crash(),), (Fail(),), (Finish(),)], ids=["crash", "fail", "nothing"])
 async def test_a_question_that_comes_to_nothing_costs_nothing(script: Script) -> None:
     stage = ScriptedStage(previews={0: script})
-    async with world(stage, plugin=CASCADE) as here, InlineClient(here.hub, patch=SEMANTIC) as client:
+    async with world(stage, plugin=CASCADE) as here, DirectClient(here.hub, patch=SEMANTIC) as client:
         await speak(here, client, LOUD, 12)
         await speak(here, client, QUIET, 40)
         assert await reason(here, client) == "no_transcript"
@@ -100,7 +100,7 @@ async def test_a_question_that_comes_to_nothing_costs_nothing(script: Script) ->
 
 async def test_a_late_answer_is_nobodys() -> None:
     stage = ScriptedStage(previews={0: (Cue("slow"), *heard("I would like to"))})
-    async with world(stage, plugin=CASCADE) as here, InlineClient(here.hub, patch=SEMANTIC) as client:
+    async with world(stage, plugin=CASCADE) as here, DirectClient(here.hub, patch=SEMANTIC) as client:
         await speak(here, client, LOUD, 12)
         await speak(here, client, QUIET, 10)
         client.clear_input()
@@ -116,7 +116,7 @@ async def test_a_late_answer_is_nobodys() -> None:
 @rule("P2")
 async def test_the_log_decides_the_same_again_without_samples() -> None:
     stage = ScriptedStage(previews={0: heard("What is the time?")})
-    async with world(stage, plugin=CASCADE) as here, InlineClient(here.hub, patch=SEMANTIC) as client:
+    async with world(stage, plugin=CASCADE) as here, DirectClient(here.hub, patch=SEMANTIC) as client:
         await speak(here, client, LOUD, 12)
         await speak(here, client, QUIET, 20)
         assert await reason(here, client) == "sentence_complete"

@@ -2,8 +2,8 @@
 
 import pytest
 
+from antiphon.engine.direct import DirectClient
 from antiphon.engine.ingress import AppendRequest
-from antiphon.engine.inline import InlineClient
 from antiphon.engine.opening import Resumption, with_recording
 from antiphon.events.audio import SampleRef
 from antiphon.events.commands import OpenSession, StageProduced
@@ -40,7 +40,7 @@ def codes(events: list[AnyEvent]) -> list[str]:
 
 @rule("N34", "N5", "L13")
 async def test_a_voice_given_at_opening_lies_beside_the_log_and_reaches_the_stage() -> None:
-    async with world(plugin=MINICPM) as here, InlineClient(here.hub, patch=TALK, recording=VOICE) as client:
+    async with world(plugin=MINICPM) as here, DirectClient(here.hub, patch=TALK, recording=VOICE) as client:
         ref = SampleRef("ref", 0, len(VOICE))
         assert await here.log.samples.read(client.session, ref) == VOICE
         client.append_audio(SECOND, speech=True)
@@ -59,7 +59,7 @@ async def test_it_may_be_replaced_before_the_first_input_and_repeated_after_it()
     listening = ScriptedStage(default=(Take(), Hang()))
     async with (
         world(listening, plugin=MINICPM) as here,
-        InlineClient(here.hub, patch=TALK, recording=VOICE) as client,
+        DirectClient(here.hub, patch=TALK, recording=VOICE) as client,
     ):
         client.update_session(ConfigPatch(), recording=OTHER)
         client.update_session(ConfigPatch(), recording=OTHER)
@@ -77,7 +77,7 @@ async def test_it_may_be_replaced_before_the_first_input_and_repeated_after_it()
 
 @rule("N34")
 async def test_a_model_that_takes_none_refuses_it() -> None:
-    async with world(plugin=ECHO) as here, InlineClient(here.hub) as client:
+    async with world(plugin=ECHO) as here, DirectClient(here.hub) as client:
         client.update_session(ConfigPatch(instructions="x"), recording=VOICE)
         await settle()
         events = await here.events(client.session)
@@ -104,7 +104,7 @@ async def test_after_a_restart_it_comes_from_the_store() -> None:
 async def test_what_a_stage_says_as_an_update_that_waited_takes_effect_is_no_recording() -> None:
     async with (
         world(ScriptedStage(default=(Hang(), Take())), plugin=MINICPM) as here,
-        InlineClient(here.hub, patch=TALK, recording=VOICE) as client,
+        DirectClient(here.hub, patch=TALK, recording=VOICE) as client,
     ):
         client.append_audio(SECOND, speech=True)
         client.update_session(ConfigPatch(speed=1.1))

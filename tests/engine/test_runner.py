@@ -9,11 +9,11 @@ import pytest
 from antiphon.engine.attachment import REFUSALS_BURST, Attachment
 from antiphon.engine.clock import VirtualClock
 from antiphon.engine.cursor import Cursor
+from antiphon.engine.direct import DirectClient
 from antiphon.engine.errors import Refused
 from antiphon.engine.hosts import MAILBOX, ThreadHost
 from antiphon.engine.inbox import CLIENT_INBOX, REFUSALS_INBOX, URGENT_INBOX
 from antiphon.engine.ingress import AppendRequest
-from antiphon.engine.inline import InlineClient
 from antiphon.engine.opening import Resumption
 from antiphon.engine.runner import CALM, CROWDED, RUN_AHEAD, SNAPSHOT_AFTER, Runner
 from antiphon.engine.settings import HubSettings
@@ -83,7 +83,7 @@ async def test_commands_are_recorded_in_the_order_of_their_sending_without_gaps(
 async def test_what_a_listening_model_decides_again_with_every_frame_is_counted_and_not_recorded() -> None:
     talk = ConfigPatch(auto_response=True)
     async with world(ScriptedStage(default=(Hang(),))) as here:
-        async with InlineClient(here.hub, patch=talk) as client:
+        async with DirectClient(here.hub, patch=talk) as client:
             client.append_audio(SPOKEN, speech=True)
             await settle()
             (request,) = runner(here, client.session).session.requests
@@ -98,7 +98,7 @@ async def test_what_a_listening_model_decides_again_with_every_frame_is_counted_
 
 @rule("D13", "P3")
 async def test_nothing_is_visible_before_it_is_durable_and_work_starts_when_decided() -> None:
-    async with world() as here, InlineClient(here.hub) as client, anyio.create_task_group() as group:
+    async with world() as here, DirectClient(here.hub) as client, anyio.create_task_group() as group:
         listener = Listener(client)
         group.start_soon(listener.run)
         await settle()
@@ -285,7 +285,7 @@ async def test_an_error_in_a_task_of_one_session_ends_that_session_only(monkeypa
 
 async def test_a_flood_from_both_sides_does_not_deadlock() -> None:
     script = (*(Say("word ", 20) for _ in range(600)), Finish())
-    async with world(ScriptedStage(default=script)) as here, InlineClient(here.hub) as client:
+    async with world(ScriptedStage(default=script)) as here, DirectClient(here.hub) as client:
         client.append_audio(SPOKEN, speech=True)
         client.commit(create_response=True)
         for _ in range(600):

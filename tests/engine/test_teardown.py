@@ -12,10 +12,10 @@ import pytest
 
 from antiphon.engine import ingress
 from antiphon.engine.attachment import Attachment
+from antiphon.engine.direct import DirectClient
 from antiphon.engine.host import OnReport
 from antiphon.engine.hosts import InlineHost
 from antiphon.engine.ingress import AppendRequest
-from antiphon.engine.inline import InlineClient
 from antiphon.engine.opening import Opening, Resumption
 from antiphon.engine.settings import HubSettings
 from antiphon.events.commands import (
@@ -462,7 +462,7 @@ async def test_when_the_engine_dies_every_handle_and_every_waiting_control_hears
 
 @rule("M17")
 async def test_a_close_in_process_waits_for_the_terminal_and_the_events_end_behind_it() -> None:
-    async with world() as here, anyio.create_task_group() as group, InlineClient(here.hub) as client:
+    async with world() as here, anyio.create_task_group() as group, DirectClient(here.hub) as client:
         listener = Listener(client)
         group.start_soon(listener.run)
         await settle()
@@ -478,7 +478,7 @@ async def test_a_close_in_process_waits_for_the_terminal_and_the_events_end_behi
 @rule("M17")
 async def test_a_close_in_process_that_is_not_answered_ends_locally() -> None:
     async with world() as here, anyio.create_task_group() as group:
-        async with InlineClient(here.hub, close_s=3.0) as client:
+        async with DirectClient(here.hub, close_s=3.0) as client:
             attachment = client.attachment
             here.log.holding = True
             done = anyio.Event()

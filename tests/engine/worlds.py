@@ -10,11 +10,11 @@ import pytest
 
 from antiphon.engine.attachment import Attachment
 from antiphon.engine.clock import VirtualClock
+from antiphon.engine.direct import DirectClient, Heard
 from antiphon.engine.errors import Refused
 from antiphon.engine.host import PipelineHost
 from antiphon.engine.hosts import InlineHost
 from antiphon.engine.hub import Hub
-from antiphon.engine.inline import Heard, InlineClient
 from antiphon.engine.memory_log import MemoryLog
 from antiphon.engine.opening import Opening, Resumption
 from antiphon.engine.scoring import ScoringService
@@ -193,7 +193,7 @@ def ask(attachment: Attachment, words: str = "Hello?") -> None:
 class Listener:
     """Reads a client's events in the background of a test."""
 
-    client: InlineClient
+    client: DirectClient
     heard: list[Heard] = field(default_factory=list[Heard])
     error: Exception | None = None
     ended: bool = False

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
+from antiphon.engine.direct import DirectClient, Heard, NotConnected, ResyncRequired
 from antiphon.engine.errors import Refused, Resync
-from antiphon.engine.inline import Heard, InlineClient, NotConnected, ResyncRequired
 from antiphon.events.commands import ResponseOptions
 from antiphon.events.config import ConfigPatch, TurnDetection
 from antiphon.events.events import ItemCreated, ResponseCreated
@@ -34,7 +34,7 @@ class Guest:
     def __init__(self, world: "World", who: int) -> None:
         self.world = world
         self.who = who
-        self.client: InlineClient | None = None
+        self.client: DirectClient | None = None
         self.process: Process | None = None
         self.responses: list[str] = []
         self.items: list[str] = []
@@ -60,7 +60,7 @@ class Guest:
         vads = (None, None, TurnDetection(silence_duration_ms=320, min_speech_duration_ms=64))
         vads = (*vads, msgspec.structs.replace(vads[2], false_interruption=True))
         patch = ConfigPatch(turn_detection=vads[step.a % 4], auto_response=step.b % 3 == 0)
-        client = InlineClient(process.hub, patch=patch)
+        client = DirectClient(process.hub, patch=patch)
         try:
             await client.__aenter__()
             self.client, self.forgiven = client, False
@@ -231,7 +231,7 @@ class Guest:
         self.world.fault("connection lost")
         self.world.spawn(lambda: self._drop(client), step)
 
-    async def _drop(self, client: InlineClient) -> None:
+    async def _drop(self, client: DirectClient) -> None:
         with suppress(NotConnected):
             await client.drop()
 

@@ -12,7 +12,7 @@ import anyio
 import msgspec
 import structlog
 
-from antiphon.engine import inline
+from antiphon.engine import direct
 from antiphon.engine.errors import Refused
 from antiphon.engine.orphans import session_of
 from antiphon.events import ids
@@ -419,17 +419,17 @@ class _Errors:
 @contextmanager
 def _seeded(world: World) -> Iterator[None]:
     """Let the world decide what is random elsewhere, and hear what is logged."""
-    config, secrets, token_hex = structlog.get_config(), handshake.secrets, inline.token_hex
+    config, secrets, token_hex = structlog.get_config(), handshake.secrets, direct.token_hex
     structlog.configure(processors=[_Errors(world)], cache_logger_on_first_use=False)
 
     class Chance:
         token_hex = staticmethod(world.token)
 
-    handshake.secrets, inline.token_hex = Chance, world.token  # type: ignore[assignment]
+    handshake.secrets, direct.token_hex = Chance, world.token  # type: ignore[assignment]
     try:
         yield
     finally:
-        handshake.secrets, inline.token_hex = secrets, token_hex
+        handshake.secrets, direct.token_hex = secrets, token_hex
         structlog.configure(**config)
 
 

@@ -67,7 +67,7 @@ class Opens(Operation):
     async def prepare(self) -> None:
         self.socket = Socket()
         asked = Invitation(dialect="duplex", model="m", at_once=self.at_once)
-        self.connection = Connection(self.hub, self.socket, asked)  # type: ignore[arg-type]
+        self.connection = Connection(self.hub, self.socket, asked)
         for _ in range(3):
             self.says("session.heartbeat")
         self.says("response.create", event_id="ask")
@@ -127,7 +127,7 @@ class Resumes(Opens):
         await self.leave()
         self.socket = Socket()
         asked = Invitation(dialect="duplex", model=None, at_once=False)
-        self.connection = Connection(self.hub, self.socket, asked)  # type: ignore[arg-type]
+        self.connection = Connection(self.hub, self.socket, asked)
         self.says("session.resume", session_id=self.first.session, resume_token=self.first.token)
 
     async def leave(self) -> None:

@@ -14,7 +14,7 @@ from antiphon.transport import wire_server as out
 from antiphon.transport.client import RealtimeClient, Retrying, SessionLost
 from antiphon.transport.client_events import Received, number_of
 from antiphon.transport.client_line import Line
-from antiphon.transport.client_link import SessionOptions
+from antiphon.transport.client_link import Cut, Link, SessionOptions
 from antiphon.transport.codes import FATAL_RESUME
 
 from .serving import PATIENCE_S, Wire, serving
@@ -187,12 +187,13 @@ async def test_what_comes_before_the_answer_is_kept_and_delivered_behind_it() ->
         assert server.acknowledged == [2]
 
 
+async def nobody() -> Link:
+    raise Cut("nobody is there")
+
+
 @rule("D35")
 async def test_each_pause_is_drawn_between_a_quarter_second_and_twice_the_last_up_to_four() -> None:
-    line = Line(
-        "ws://host", SessionOptions(), api_key=None, clock=VirtualClock(), retrying=Retrying(), heartbeat_s=1
-    )
-    line.shut()
+    line = Line(nobody, SessionOptions(), clock=VirtualClock(), retrying=Retrying(), heartbeat_s=1)
     for attempt, longest in enumerate([0.25, 0.5, 1.0, 2.0, 4.0, 4.0]):
         drawn = [line._pause_us(attempt) for _ in range(200)]  # pyright: ignore[reportPrivateUsage]
         assert 250_000 <= min(drawn) <= max(drawn) <= longest * 1e6

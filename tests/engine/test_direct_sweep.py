@@ -6,7 +6,7 @@ from contextlib import aclosing
 import pytest
 
 from antiphon.engine.attachment import Attachment
-from antiphon.engine.inline import InlineClient
+from antiphon.engine.direct import DirectClient
 from antiphon.events.events import Event
 
 from .sweep import HOWS, How, Operation, Struck, life, live, sweep
@@ -23,7 +23,7 @@ class Inline(Operation):
     """A client, and the numbers of what it has heard."""
 
     async def prepare(self) -> None:
-        self.client = InlineClient(self.hub)
+        self.client = DirectClient(self.hub)
         self.heard: list[int] = []
         await self.client.__aenter__()
         for _ in range(BEATS):
@@ -72,7 +72,7 @@ class Enter(Inline):
     """It opens a session, or leaves none."""
 
     async def prepare(self) -> None:
-        self.client = InlineClient(self.hub)
+        self.client = DirectClient(self.hub)
         self.heard = []
 
     async def act(self) -> object:
@@ -187,7 +187,7 @@ class Replay(Operation):
     """Whoever reads what was missed may begin again."""
 
     async def prepare(self) -> None:
-        client = InlineClient(self.hub)
+        client = DirectClient(self.hub)
         await client.__aenter__()
         for _ in range(BEATS):
             client.heartbeat()

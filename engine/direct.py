@@ -1,4 +1,7 @@
-"""The in-process client: a session in one's own program, with the methods of the socket client."""
+"""The direct hold on a session in the same process: commands and events of the core, without the wire.
+
+Tests and the simulator use it to see what a session decides; programs use `transport.inline.InlineClient`.
+"""
 
 from collections import deque
 from collections.abc import AsyncIterator
@@ -66,7 +69,7 @@ class NotConnected(Exception):
     """The client has no connection to its session now."""
 
 
-class InlineClient:
+class DirectClient:
     """Opens a session when it is entered and closes it when it is left.
 
     `events` is what a socket client would read. `drop` and `resume` do what a lost and a new connection do; what is

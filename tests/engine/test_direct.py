@@ -3,9 +3,9 @@
 import anyio
 import pytest
 
+from antiphon.engine.direct import DirectClient, NotConnected
 from antiphon.engine.errors import Refused
 from antiphon.engine.hub import Hub
-from antiphon.engine.inline import InlineClient, NotConnected
 from antiphon.engine.settings import HubSettings
 from antiphon.events.audio import AudioFormat
 from antiphon.events.commands import CloseSession
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.anyio
 PCM = b"\x00\x20" * 4_000
 
 
-async def hear(client: InlineClient, kind: type[object]) -> Listener:
+async def hear(client: DirectClient, kind: type[object]) -> Listener:
     """Read until an event of a kind has come."""
     listener = Listener(client)
     async for heard in client.events():
@@ -58,7 +58,7 @@ def listening() -> ConfigPatch:
 
 
 async def test_a_spoken_turn_comes_back_with_its_sound() -> None:
-    async with world(EchoStage()) as here, InlineClient(here.hub, patch=same_rate()) as client:
+    async with world(EchoStage()) as here, DirectClient(here.hub, patch=same_rate()) as client:
         client.append_audio(PCM, speech=True)
         client.commit(create_response=True)
         listener = await hear(client, ResponseEnded)
@@ -71,7 +71,7 @@ async def test_a_spoken_turn_comes_back_with_its_sound() -> None:
 
 
 async def test_a_model_that_listens_all_the_time_answers_every_piece() -> None:
-    async with world(EchoStage()) as here, InlineClient(here.hub, patch=listening()) as client:
+    async with world(EchoStage()) as here, DirectClient(here.hub, patch=listening()) as client:
         for _ in range(5):
             client.append_audio(PCM, speech=True)
         heard = b""
@@ -83,7 +83,7 @@ async def test_a_model_that_listens_all_the_time_answers_every_piece() -> None:
 
 
 async def test_every_method_reaches_the_session() -> None:
-    async with world(EchoStage()) as here, InlineClient(here.hub, patch=same_rate()) as client:
+    async with world(EchoStage()) as here, DirectClient(here.hub, patch=same_rate()) as client:
         client.append_audio(PCM, speech=True, transcript="hello")
         client.clear_input()
         await hear(client, InputCleared)
@@ -119,7 +119,7 @@ async def test_every_method_reaches_the_session() -> None:
 
 @rule("L6", "B10", "L13")
 async def test_an_update_in_the_process_is_checked_like_one_of_the_wire() -> None:
-    async with world(EchoStage()) as here, InlineClient(here.hub, patch=same_rate()) as client:
+    async with world(EchoStage()) as here, DirectClient(here.hub, patch=same_rate()) as client:
         (opened,) = (await hear(client, SessionOpened)).all(SessionOpened)
         assert isinstance(opened, SessionOpened)
         wrong = ConfigPatch(input_format=AudioFormat("wav", 1), turn_detection=TurnDetection(threshold=9))
@@ -136,13 +136,13 @@ async def test_an_update_in_the_process_is_checked_like_one_of_the_wire() -> Non
         assert isinstance(updated, ConfigUpdated)
         assert updated.view == opened.view
         with pytest.raises(Refused) as refused:
-            await InlineClient(here.hub, patch=wrong).__aenter__()
+            await DirectClient(here.hub, patch=wrong).__aenter__()
         assert refused.value.code == "unsupported_audio_format"
 
 
 @rule("L14", "Q4.16")
 async def test_a_signal_may_end_the_session() -> None:
-    async with world(EchoStage()) as here, InlineClient(here.hub, patch=same_rate()) as client:
+    async with world(EchoStage()) as here, DirectClient(here.hub, patch=same_rate()) as client:
         client.signal_turn("timeout")
         listener = await hear(client, SessionClosed)
         assert listener.names[-2:] == ["TurnSignalled", "SessionClosed"]
@@ -152,7 +152,7 @@ async def test_a_signal_may_end_the_session() -> None:
 
 @rule("D34", "P49")
 async def test_a_dropped_client_resumes_with_exactly_what_it_missed() -> None:
-    async with world(EchoStage()) as here, InlineClient(here.hub, patch=same_rate()) as client:
+    async with world(EchoStage()) as here, DirectClient(here.hub, patch=same_rate()) as client:
         first = Listener(client)
         client.append_audio(PCM, speech=True)
         client.commit(create_response=True)
@@ -177,7 +177,7 @@ async def test_a_dropped_client_resumes_with_exactly_what_it_missed() -> None:
 
 @rule("D24")
 async def test_a_second_resume_replaces_the_first_connection() -> None:
-    async with world() as here, InlineClient(here.hub) as client, anyio.create_task_group() as group:
+    async with world() as here, DirectClient(here.hub) as client, anyio.create_task_group() as group:
         old = client.attachment
         listener = Listener(client)
         group.start_soon(listener.run)
@@ -190,7 +190,7 @@ async def test_a_second_resume_replaces_the_first_connection() -> None:
 
 @rule("P49", "D23")
 async def test_who_leaves_what_was_missed_and_takes_it_up_again_misses_nothing() -> None:
-    async with world() as here, InlineClient(here.hub) as client:
+    async with world() as here, DirectClient(here.hub) as client:
         for _ in range(3):
             client.heartbeat()
         await settle()
@@ -211,7 +211,7 @@ async def test_who_leaves_what_was_missed_and_takes_it_up_again_misses_nothing()
 @rule("D23")
 async def test_what_has_no_number_is_not_said_again() -> None:
     """An older connection's opening and resuming were its own; a socket client does not hear them twice either."""
-    async with world() as here, InlineClient(here.hub) as client:
+    async with world() as here, DirectClient(here.hub) as client:
         client.heartbeat()
         for _ in range(2):
             await client.drop()
@@ -226,7 +226,7 @@ async def test_what_has_no_number_is_not_said_again() -> None:
 @rule("M17")
 async def test_leaving_closes_the_session_and_the_reader_ends() -> None:
     async with world() as here, anyio.create_task_group() as group:
-        async with InlineClient(here.hub) as client:
+        async with DirectClient(here.hub) as client:
             listener = Listener(client)
             group.start_soon(listener.run)
             await settle()
@@ -242,7 +242,7 @@ async def test_leaving_closes_the_session_and_the_reader_ends() -> None:
 @rule("D8")
 async def test_a_session_of_the_ga_dialect_ends_with_its_connection() -> None:
     async with world() as here:
-        async with InlineClient(here.hub, dialect="ga") as client:
+        async with DirectClient(here.hub, dialect="ga") as client:
             with pytest.raises(NotConnected):
                 await client.resume()
             await client.drop()
@@ -255,7 +255,7 @@ async def test_a_session_of_the_ga_dialect_ends_with_its_connection() -> None:
 async def test_sessions_do_not_hear_one_another() -> None:
     async def one(hub: Hub, value: int) -> None:
         pcm = bytes([value, 32]) * 1_000
-        async with InlineClient(hub, patch=listening()) as client:
+        async with DirectClient(hub, patch=listening()) as client:
             for _ in range(20):
                 client.append_audio(pcm, speech=True)
             sound = b""
