@@ -14,7 +14,7 @@ from .transport.serving import serving
 BLOCK = re.compile(r"```python\n(.*?)```", re.S)
 SAYS = {
     "README.md": ["Say hello.", "capital of France", "capital of France"],
-    "docs/clients.md": ["capital of France", "[completed]"],
+    "docs/clients.md": ["capital of France", "first sound", "[completed]"],
 }
 """For each program something that it prints."""
 
@@ -27,11 +27,11 @@ def programs(root: Path, page: str) -> list[str]:
     ("page", "index"), [(page, index) for page, says in SAYS.items() for index in range(len(says))]
 )
 async def test_a_program_runs_as_it_is_printed(
-    root: Path, page: str, index: int, capsys: pytest.CaptureFixture[str]
+    root: Path, tmp_path: Path, page: str, index: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with serving() as here:
         source = programs(root, page)[index].replace("http://127.0.0.1:8000", here.http)
-        source = source.replace('load("voice")', 'load("echo")')
+        source = source.replace('load("voice")', 'load("echo")').replace('Path("out")', f"Path({str(tmp_path)!r})")
         with anyio.fail_after(30):
             # Each is a program of its own, with a loop of its own.
             await anyio.to_thread.run_sync(exec, compile(source, page, "exec"), {"__name__": "__main__"})

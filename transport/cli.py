@@ -225,6 +225,9 @@ def talk(
 
 
 def _sum_up(console: Console, report: "Report", out: Path | None) -> None:
+    from .collector import in_words
+
+    console.print(f"[dim]{escape(in_words(report.timings))}[/]", highlight=False)
     waits = ", ".join(f"{wait:,} ms" for wait in report.voice_to_voice_ms) or "no sound"
     console.print(f"[dim]end of your voice to the first sound: {waits}; session {report.session}[/]")
     if out is not None:

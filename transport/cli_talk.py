@@ -14,10 +14,11 @@ from rich.console import Console
 from .cli_errors import UNUSABLE, Stop
 from .cli_files import writable
 from .client import RealtimeClient, SessionLost
+from .collector import Collector, Summary
+from .speaker import track
 from .talk import QUIET_S, Talk, Unanswered, Unheard, now_us, spoken
 from .talk_dialogue import Dialogue
 from .talk_mic import RATE, silent
-from .talk_player import track
 from .talk_show import Screen, latencies
 from .tls import TlsError, client_context
 from .wav import Pcm, read_wav, write_wav
@@ -39,6 +40,7 @@ class Report(Struct, frozen=True, kw_only=True):
     reply: str | None
     interrupted: bool
     """Whether Ctrl-C has ended the conversation."""
+    timings: Summary
 
 
 class _Held(Struct):
@@ -46,6 +48,7 @@ class _Held(Struct):
 
     session: str = ""
     talk: Talk | None = None
+    collector: Collector | None = None
     failure: Unanswered | SessionLost | None = None
     interrupted: bool = False
 
@@ -81,10 +84,10 @@ def run(
     url = url if "://" in url else f"ws://{url}"
     tls = None if ca is None else _trusting(ca)
     held = anyio.run(partial(_converse, voice, url, api_key, console, tls), backend_options={"use_uvloop": True})
-    if held.talk is None:
+    if held.talk is None or held.collector is None:
         raise _unopened(held.failure, url, api_key)
-    held.talk.dialogue.player.stop(now_us())
-    heard = held.talk.dialogue.player.heard
+    held.talk.dialogue.speaker.stop(now_us())
+    heard = held.talk.dialogue.speaker.heard
     sound = track(heard, heard[0].start_us, REPLY_RATE) if heard else np.zeros(0, np.int16)
     if out is not None:
         write_wav(out, sound, REPLY_RATE)
@@ -101,6 +104,7 @@ def run(
         audio_ms=len(sound) * 1000 // REPLY_RATE,
         reply=None if out is None else str(out),
         interrupted=held.interrupted,
+        timings=held.collector.summary(),
     )
 
 
@@ -138,7 +142,9 @@ async def _converse(
     screen = Screen(console)
     held = _Held()
     try:
-        async with RealtimeClient(url, spoken(), api_key=api_key, tls=tls) as client:
+        client = RealtimeClient(url, spoken(), api_key=api_key, tls=tls)
+        held.collector = Collector(client)
+        async with client:
             held.session = client.session_id
             held.talk = Talk(client, Dialogue(screen.tell))
             await _until_interrupted(held, partial(_speak, held.talk, voice))

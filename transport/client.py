@@ -3,6 +3,7 @@
 import ssl
 from abc import abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Callable
+from contextlib import aclosing
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -20,11 +21,13 @@ from .client_inbox import Listener, Reading
 from .client_line import Line, Retrying
 from .client_link import Link, SessionOptions, WebsocketLink, address
 from .client_response import FunctionCall, Response, Sound
+from .devices import Device, microphone
 from .wire_client import ClientEvent
 from .wire_view import SessionOut
 
 HEARTBEAT_S = 10.0
 CLOSING_S = 20.0
+PIECE_MS = 80
 
 E = TypeVar("E", bound=out.ServerEvent)
 
@@ -148,15 +151,17 @@ class SessionClient(Commands):
         sound: bytes | AsyncIterable[bytes],
         *,
         rate: int | None = None,
-        piece_ms: int = 80,
+        piece_ms: int | None = None,
         width: int | None = None,
     ) -> None:
         """Send sound as fast as it would be spoken: each piece when its end has been reached on the clock.
 
         `sound` is whole or in pieces of any size, in the session's input format; `rate` (Hz) and `width` (bytes of
-        a sample) may say otherwise.
+        a sample) may say otherwise. It is sent in the pieces that the model takes, of 80 ms if it does not care.
         """
         here = self.input_format
+        shown = self.session
+        piece_ms = piece_ms or (None if shown is None else shown.capabilities.chunk_period_ms) or PIECE_MS
         rate, width = rate or here.rate, width or here.width
         size = rate * piece_ms // 1000 * width
         begin_us, sent = self._clock.monotonic_us(), 0
@@ -165,6 +170,17 @@ class SessionClient(Commands):
             sent += len(piece)
             await self._clock.sleep_until(begin_us + sent * 1_000_000 // (rate * width))
             await self._line.outbox.wait_taken()
+
+    async def stream_microphone(self, device: Device = None) -> None:
+        """Send what this machine's microphone hears, at the rate of the session's input, until it is cancelled.
+
+        Raises:
+            NoDevice: there is none, or it has ended; the message says what to install.
+        """
+        rate = self.input_format.rate
+        async with aclosing(microphone(rate, device)) as pieces:
+            async for piece in pieces:
+                self.append_audio(piece, encoding="pcm16", rate=rate)
 
     # -- events ----------------------------------------------------------------------------------------------
 

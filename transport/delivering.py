@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 
 from antiphon.engine.published import Published
 
-from .websocket import WebSocket
+from .websocket import Socket
 from .wire_out import Message, Reader, project
 
 
 async def deliver(
-    socket: WebSocket, entry: Published, reader: Reader, messages: Sequence[Message], epoch: Callable[[], int]
+    socket: Socket, entry: Published, reader: Reader, messages: Sequence[Message], epoch: Callable[[], int]
 ) -> None:
     """Write the last `messages` of a transaction, as the socket accepts them; `epoch` is the latest durable one.
 

@@ -30,8 +30,8 @@ from .cli_talk import voice_in
 from .cli_terminal import ended, screen
 from .demo_checks import Claim, check
 from .demo_talk import Heard, converse
+from .speaker import track
 from .talk import Unanswered, Unheard
-from .talk_player import track
 from .talk_show import latencies
 from .timeline import tell
 from .wav import Pcm, read_wav, write_wav
@@ -154,7 +154,7 @@ def _settle(heard: Heard, data: Path, out: Path) -> tuple[list[Claim], Summary]:
 def _write_conversation(heard: Heard, path: Path) -> None:
     """Write what a third person in the room would have heard: left the user, right the assistant."""
     user = heard.mic.recording()
-    speaker = heard.dialogue.player
+    speaker = heard.dialogue.speaker
     left = track(heard.spoken(), heard.mic.start_us, WAV_RATE, len(user) * WAV_RATE // 16_000)
     right = track(speaker.heard, heard.mic.start_us, WAV_RATE, len(left))
     stereo = np.zeros((max(len(left), len(right)), 2), np.int16)

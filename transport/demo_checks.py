@@ -110,7 +110,7 @@ def _resumed(transactions: list[Transaction], story: Story, heard: Heard, reply:
     last = max((highest_number(transaction) for transaction in transactions), default=0)
     answer = story.answer(reply.response_id)
     sent = answer.sent_ms if answer is not None else -1
-    received = heard.dialogue.player.received_ms(reply.response_id)
+    received = heard.dialogue.speaker.received_ms(reply.response_id)
     return [
         Claim(
             "after the lost connection no event is missing and none came twice",

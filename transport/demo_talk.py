@@ -6,10 +6,10 @@ from rich.console import Console
 
 from .client import RealtimeClient, SessionLost
 from .client_link import SessionOptions
+from .speaker import Heard as Sounded
 from .talk import QUIET_S, Talk, Unanswered, Unheard, now_us, spoken
 from .talk_dialogue import Dialogue, Reply
 from .talk_mic import RATE, Microphone, Utterance
-from .talk_player import Heard as Sounded
 from .talk_show import Screen
 from .wav import Pcm
 
@@ -158,9 +158,9 @@ class _Script:
 
     async def _plays(self, reply: Reply, ms: int) -> None:
         """Wait until so much of an answer was heard."""
-        player = self.talk.dialogue.player
+        speaker = self.talk.dialogue.speaker
         await self.talk.until(
             f"{ms / 1000:.1f} s of an answer to be heard",
-            lambda now: player.played_ms(reply.response_id, now) >= ms,
+            lambda now: speaker.played_ms(reply.response_id, now) >= ms,
             PLAYED_S,
         )

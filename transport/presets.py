@@ -13,6 +13,9 @@ from .client_link import SessionOptions
 
 Extra = dict[str, object]
 
+NAMES = ("minicpm-o", "nemotron", "personaplex", "aura", "qwen3-omni")
+"""What the names of the models that have a preset begin with."""
+
 
 class Preset(Struct, frozen=True, kw_only=True):
     """How to talk with one model.
@@ -87,6 +90,32 @@ def qwen3_omni(
     preset = _preset("qwen3-omni", "pcm16", 16_000, 24_000, 80, instructions, extra_body or {})
     detection: dict[str, object] | None = {"type": "server_vad"} if hands_free else None
     return replace(preset, options=replace(preset.options, turn_detection=detection))
+
+
+def for_model(
+    model: str, *, voice: bytes | None = None, instructions: str | None = None, extra_body: Extra | None = None
+) -> Preset:
+    """Return the preset of a model by its name or its plugin's; `voice` is a WAV file, for one that needs it.
+
+    Raises:
+        ValueError: there is none for it (the message names those that there are), or it needs a voice.
+    """
+    name = next((known for known in NAMES if model.lower().startswith(known)), None)
+    match name:
+        case "minicpm-o":
+            if voice is None:
+                raise ValueError("MiniCPM-o speaks with a voice that is given to it: a WAV file")
+            return minicpm(voice, instructions=instructions, extra_body=extra_body)
+        case "nemotron":
+            return nemotron(instructions=instructions, extra_body=extra_body)
+        case "personaplex":
+            return personaplex(persona=instructions, extra_body=extra_body)
+        case "aura":
+            return aura(instructions=instructions, extra_body=extra_body)
+        case "qwen3-omni":
+            return qwen3_omni(instructions=instructions, extra_body=extra_body)
+        case _:
+            raise ValueError(f"there is no preset for {model!r}; there are {', '.join(NAMES)}")
 
 
 def _preset(

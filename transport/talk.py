@@ -1,19 +1,15 @@
 """A voice client in real time: an open microphone, a speaker, and the conversation between them."""
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import anyio
 
-from .client import SessionLost
-from .client_events import Received
-from .client_link import SessionOptions
-from .talk_dialogue import Dialogue, Truncate
+from .client import SessionClient, SessionLost, SessionOptions
+from .player import Player
+from .talk_dialogue import Dialogue
 from .talk_mic import RATE, Microphone
-
-ACK_S = 0.04
-"""How often it is looked whether more was played; `talk_dialogue.MIN_STEP_MS` says what is worth telling."""
 
 ENDPOINT_MS = 320
 """Silence that ends a turn."""
@@ -28,26 +24,6 @@ class Unanswered(Exception):
 
 class Unheard(Unanswered):
     """The server noticed no speech in what was said."""
-
-
-class Line(Protocol):
-    """What a conversation needs of a client; `RealtimeClient` has it. Sending never waits."""
-
-    def append_audio(self, sound: bytes, *, rate: int | None = None) -> None:
-        """Send sound of the user."""
-        ...
-
-    def ack_playback(self, response_id: str, played_ms: int) -> None:
-        """Tell how much of a response was played."""
-        ...
-
-    def truncate(self, item_id: str, audio_end_ms: int) -> None:
-        """Tell how much of an answer was heard, for good."""
-        ...
-
-    def events(self) -> AsyncIterator[Received]:
-        """Yield what the server says, until the session is over."""
-        ...
 
 
 def spoken(*, instructions: str | None = None, max_output_tokens: int | None = None) -> SessionOptions:
@@ -67,13 +43,13 @@ def now_us() -> int:
 
 
 class Talk:
-    """A conversation over a line. `run` keeps microphone, speaker and acknowledgements going."""
+    """A conversation of a client. `run` keeps microphone and speaker going."""
 
-    def __init__(self, line: Line, dialogue: Dialogue) -> None:
-        """Take an open line; the microphone opens now."""
+    def __init__(self, client: SessionClient, dialogue: Dialogue) -> None:
+        """Take an open client; the microphone opens now."""
         self.dialogue = dialogue
         self.mic = Microphone(now_us())
-        self._line = line
+        self._client = client
         self._pulse = anyio.Event()
         self._lost: SessionLost | None = None
 
@@ -84,8 +60,9 @@ class Talk:
             Unanswered: by `until`, out of the script.
         """
         failure: Unanswered | None = None
-        async with anyio.create_task_group() as group:
-            for task in (self._listen, self._speak, self._acknowledge):
+        player = Player(self._client, playback=self.dialogue, listen=False)
+        async with player, anyio.create_task_group() as group:
+            for task in (partial(self._listen, player), self._speak):
                 group.start_soon(self._while_connected, task)
             try:
                 await script()
@@ -119,27 +96,17 @@ class Talk:
             self._lost = lost
             self._beat()
 
-    async def _listen(self) -> None:
-        async for event in self._line.events():
-            self._tell(self.dialogue.handle(event, now_us()))
+    async def _listen(self, player: Player) -> None:
+        async for event in self._client.events():
+            player.hear(event)
             self._beat()
 
     async def _speak(self) -> None:
         """Send each piece when its last sample has been recorded; late ones at once, so that none is lost."""
         while True:
             await anyio.sleep(max(0.0, (self.mic.due_us - now_us()) / 1e6))
-            self._line.append_audio(self.mic.take(), rate=RATE)
+            self._client.append_audio(self.mic.take(), rate=RATE)
             self._beat()
-
-    async def _acknowledge(self) -> None:
-        while True:
-            await anyio.sleep(ACK_S)
-            for ack in self.dialogue.acks(now_us()):
-                self._line.ack_playback(ack.response_id, ack.played_ms)
-
-    def _tell(self, truncations: list[Truncate]) -> None:
-        for truncation in truncations:
-            self._line.truncate(truncation.item_id, truncation.heard_ms)
 
     def _beat(self) -> None:
         pulse, self._pulse = self._pulse, anyio.Event()

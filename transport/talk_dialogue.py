@@ -5,15 +5,12 @@ No I/O and no clock: `handle` is given an event and the time of its arrival, and
 
 from collections.abc import Callable
 
-import pybase64
 from msgspec import UNSET, Struct, field
 
 from . import wire_server as server
 from .client_events import Received, number_of
-from .talk_player import Player
-
-MIN_STEP_MS = 80
-"""Playback is acknowledged in steps of at least this, and at the end of an answer."""
+from .playback import Ack, Playback, Played, Truncate
+from .speaker import Speaker
 
 
 class Ask(Struct):
@@ -39,22 +36,7 @@ class Reply(Struct):
     heard_ms: int | None = None
     stopped_us: int | None = None
     late: int = 0
-    told_ms: int = 0
     complaint: str | None = None
-
-
-class Ack(Struct, frozen=True):
-    """Tell the server: this much of a response was played."""
-
-    response_id: str
-    played_ms: int
-
-
-class Truncate(Struct, frozen=True):
-    """Tell the server: this much of an answer was heard, and no more will be."""
-
-    item_id: str
-    heard_ms: int
 
 
 class Numbers(Struct):
@@ -112,8 +94,7 @@ class Dialogue:
 
     def __init__(self, tell: Callable[[str, str], None] = _nothing, *, careful: bool = False) -> None:
         """Begin with nothing said."""
-        self._careful = careful
-        self.player = Player()
+        self._playback = Playback(careful=careful, remember=True, cut=self._was_cut)
         self.asks: list[Ask] = []
         self.replies: list[Reply] = []
         self.numbers = Numbers()
@@ -124,6 +105,11 @@ class Dialogue:
         self._tell = tell
 
     # -- readings --------------------------------------------------------------------------------------------
+
+    @property
+    def speaker(self) -> Speaker:
+        """What is heard of it."""
+        return self._playback.speaker
 
     @property
     def reply(self) -> Reply | None:
@@ -138,23 +124,14 @@ class Dialogue:
         """Whether nobody speaks, every turn has its answer, and all answers were played to their end."""
         if self.speaking or any(ask.committed_us is None for ask in self.asks):
             return False
-        if any(reply.done_us is None for reply in self.replies) or self.player.playing(now_us) is not None:
+        if any(reply.done_us is None for reply in self.replies) or self.speaker.playing(now_us) is not None:
             return False
         last = max((ask.committed_us or 0 for ask in self.asks), default=0)
         return not self.asks or (self.reply is not None and self.reply.created_us >= last)
 
     def acks(self, now_us: int) -> list[Ack]:
-        """Return what to acknowledge now; call it about ten times a second."""
-        due: list[Ack] = []
-        for reply in self.replies[-2:]:
-            if reply.heard_ms is not None or reply.first_us is None:
-                continue
-            played = self.player.played_ms(reply.response_id, now_us)
-            over = reply.done_us is not None and played >= self.player.received_ms(reply.response_id)
-            if played > reply.told_ms and (over or played - reply.told_ms >= MIN_STEP_MS):
-                reply.told_ms = played
-                due.append(Ack(reply.response_id, played))
-        return due
+        """Return what to acknowledge now; to be asked several times a second."""
+        return self._playback.acks(now_us)
 
     # -- events ----------------------------------------------------------------------------------------------
 
@@ -163,11 +140,17 @@ class Dialogue:
         number = number_of(event)
         if number and not self.numbers.saw(number):
             return []
+        self._look(event, now_us)
+        told = self._playback.handle(event, now_us)
+        if isinstance(event, server.AudioDeltaOut):
+            self._count_late(event.response_id)
+        return told
+
+    def _look(self, event: Received, now_us: int) -> None:
         match event:
             case server.SpeechStartedOut():
                 self.speaking = True
                 self.asks.append(Ask(event.item_id, now_us))
-                return [] if self._careful else self.stop(now_us)
             case server.SpeechStoppedOut():
                 self.speaking = False
             case server.BufferCommitted():
@@ -175,16 +158,9 @@ class Dialogue:
             case server.TranscriptionCompleted():
                 self._ask(event.item_id, now_us).text = event.transcript.strip()
                 self._tell("user", event.transcript.strip())
-            case server.OutputPaused():
-                self.player.pause(now_us)
-            case server.OutputResumed():
-                self._go_on(now_us)
-            case server.OutputClearedOut():
-                return self.stop(now_us)
-            case server.ResponseDone():
-                self._done(event, now_us)
-                if event.response.status == "cancelled":
-                    return self.stop(now_us)
+            case server.OutputResumed() if not self.speaking:
+                # What was heard is no turn.
+                self.asks = [ask for ask in self.asks if ask.committed_us is not None]
             case server.ErrorOut():
                 self.errors.append(f"{event.error.code}: {event.error.message}")
                 self._tell("error", event.error.message)
@@ -194,49 +170,40 @@ class Dialogue:
                 self.closed = event.reason
             case _:
                 self._answer(event, now_us)
-        return []
-
-    def _go_on(self, now_us: int) -> None:
-        """What was heard is no turn, unless the user still speaks."""
-        self.player.resume(now_us)
-        if not self.speaking:
-            self.asks = [ask for ask in self.asks if ask.committed_us is not None]
 
     def stop(self, now_us: int) -> list[Truncate]:
         """Silence the speaker, as when the user cuts in."""
-        told: list[Truncate] = []
-        for response_id, heard_ms in self.player.stop(now_us).items():
-            reply = self.find(response_id)
-            if reply is not None:
-                reply.heard_ms, reply.stopped_us = heard_ms, now_us
-                told.append(Truncate(reply.item_id, heard_ms))
-                self._tell("interrupted", f"{heard_ms / 1000:.1f} s of it were heard")
-        return told
+        return self._playback.stop(now_us)
+
+    def _was_cut(self, played: Played) -> None:
+        reply = self.find(played.response_id)
+        if reply is not None:
+            reply.heard_ms, reply.stopped_us = played.heard_ms, played.stopped_us
+            self._tell("interrupted", f"{(played.heard_ms or 0) / 1000:.1f} s of it were heard")
 
     def _answer(self, event: Received, now_us: int) -> None:
         match event:
             case server.ResponseCreatedOut():
                 self.replies.append(Reply(event.response_id, now_us))
             case server.AudioDeltaOut():
-                self._sound(event, now_us)
+                reply = self.find(event.response_id)
+                if reply is not None and event.delta:
+                    reply.item_id = event.item_id
+                    reply.first_us = now_us if reply.first_us is None else reply.first_us
             case server.TranscriptDelta() | server.TextDeltaOut():
                 reply = self.find(event.response_id)
                 if reply is not None and event.delta:
                     reply.text += event.delta
                     self._tell("assistant", event.delta)
+            case server.ResponseDone():
+                self._done(event, now_us)
             case _:
                 pass
 
-    def _sound(self, event: server.AudioDeltaOut, now_us: int) -> None:
-        reply = self.find(event.response_id)
-        if reply is None or not event.delta:
-            return
-        if reply.stopped_us is not None or reply.done_us is not None:
-            reply.late += 1
-        reply.item_id = event.item_id
-        reply.first_us = now_us if reply.first_us is None else reply.first_us
-        rate = 24_000 if event.sample_rate_hz is UNSET else event.sample_rate_hz
-        self.player.feed(now_us, event.response_id, pybase64.b64decode(event.delta), rate)
+    def _count_late(self, response_id: str) -> None:
+        reply, played = self.find(response_id), self._playback.find(response_id)
+        if reply is not None and played is not None:
+            reply.late = played.late
 
     def _done(self, event: server.ResponseDone, now_us: int) -> None:
         reply = self.find(event.response_id)

@@ -48,7 +48,7 @@ async def test_what_is_said_is_heard_back_and_cut_when_the_user_speaks_over_it()
 
         async def script() -> None:
             talk.mic.say(voice(900))
-            await talk.until("sound", lambda _now: bool(dialogue.player.heard), 10)
+            await talk.until("sound", lambda _now: bool(dialogue.speaker.heard), 10)
             cut_in = talk.mic.say(voice(400))
             first = dialogue.replies[0]
             await talk.until("silence", lambda _now: first.stopped_us is not None, 10)

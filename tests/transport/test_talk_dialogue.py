@@ -5,7 +5,8 @@ import pybase64
 import pytest
 
 from antiphon.transport import wire_server as server
-from antiphon.transport.talk_dialogue import Ack, Dialogue, Truncate
+from antiphon.transport.playback import Ack, Truncate
+from antiphon.transport.talk_dialogue import Dialogue
 from antiphon.transport.wire_formats import FormatOut
 
 MS = 1_000
@@ -85,9 +86,10 @@ def test_playback_is_acknowledged_in_steps_and_at_its_end() -> None:
     dialogue = Dialogue()
     answered(3, dialogue)
     assert dialogue.acks(2_050 * MS) == []
-    assert dialogue.acks(2_090 * MS) == [Ack("resp_1", 90)]
-    assert dialogue.acks(2_150 * MS) == []
-    dialogue.handle(done(), 2_200 * MS)
+    assert dialogue.acks(2_199 * MS) == []
+    assert dialogue.acks(2_210 * MS) == [Ack("resp_1", 210)]
+    assert dialogue.acks(2_290 * MS) == []
+    dialogue.handle(done(), 2_290 * MS)
     assert dialogue.acks(2_400 * MS) == [Ack("resp_1", 300)]
     assert dialogue.acks(3_400 * MS) == []
 
@@ -96,7 +98,7 @@ def test_cutting_in_stops_the_speaker_tells_what_was_heard_and_counts_what_comes
     dialogue = Dialogue()
     answered(10, dialogue)
     assert dialogue.handle(started(), 2_250 * MS) == [Truncate("item_resp_1", 250)]
-    assert dialogue.player.playing(2_251 * MS) is None
+    assert dialogue.speaker.playing(2_251 * MS) is None
     dialogue.handle(delta(""), 2_260 * MS)  # a number that belongs to the dead answer, without its sound
     assert dialogue.handle(done("cancelled", "turn_detected"), 2_260 * MS) == []
     reply = dialogue.reply
@@ -155,10 +157,10 @@ def test_5_13_a_careful_speaker_stands_still_and_plays_on() -> None:
     answered(5, dialogue)
     assert dialogue.handle(started(), 2_100 * MS) == []
     dialogue.handle(paused(), 2_100 * MS)
-    assert dialogue.player.played_ms("resp_1", 2_900 * MS) == 100
+    assert dialogue.speaker.played_ms("resp_1", 2_900 * MS) == 100
     dialogue.handle(server.SpeechStoppedOut(event_id="e", audio_end_ms=1_200, item_id="item_x"), 2_400 * MS)
     dialogue.handle(resumed(), 2_400 * MS)
-    assert dialogue.player.played_ms("resp_1", 2_600 * MS) == 300
+    assert dialogue.speaker.played_ms("resp_1", 2_600 * MS) == 300
     dialogue.handle(done(), 2_600 * MS)
     assert dialogue.settled(2_801 * MS), "what was heard was no turn"
 

@@ -33,22 +33,25 @@ class Position(Struct):
     played: int = 0
 
 
-class Player:
+class Speaker:
     """Plays what it is fed, one piece behind the other; with nothing left it waits. Times in microseconds.
 
     `pause` stops it between two samples, and `resume` lets it go on there; meanwhile it is fed all the same.
-    Nothing is sounded: the times are those at which a real speaker would have played. The caller's clock must
-    not run backwards.
+    Nothing is sounded: the times are those at which a real speaker would have played. One that is real takes the
+    sound by `due`, from `hand_over` on; then only what was taken can have been heard. The caller's clock must not
+    run backwards. `remember`: keep in `heard` what was played.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, remember: bool = True) -> None:
         """Start with an empty queue."""
         self.heard: list[Heard] = []
         self.cut: set[str] = set()
+        self._remember = remember
         self._queue: deque[Heard] = deque()
         self._positions: dict[str, Position] = {}
         self._end_us = 0
         self._paused_us: int | None = None
+        self._handed_us: int | None = None
 
     def feed(self, now_us: int, response: str, pcm: bytes, rate: int) -> None:
         """Queue little-endian samples of 16 bits. What comes for a response that was cut off is dropped."""
@@ -69,28 +72,46 @@ class Player:
         """Hold the sound where it is."""
         self.advance(now_us)
         if self._paused_us is None:
-            self._split(now_us)
-            self._paused_us = now_us
+            at = self._until(now_us)
+            self._split(at)
+            self._paused_us = at
+            self._take_back(at)
 
     def resume(self, now_us: int) -> None:
         """Play on from the sample where it was held."""
-        if self._paused_us is None:
-            return
-        waited, self._paused_us = now_us - self._paused_us, None
-        self._queue = deque(piece._replace(start_us=piece.start_us + waited) for piece in self._queue)
-        self._end_us += waited
+        if self._paused_us is not None:
+            waited, self._paused_us = now_us - self._paused_us, None
+            self._delay(waited)
+            self._take_back(now_us)
 
     def stop(self, now_us: int) -> dict[str, int]:
         """Fall silent; return for each response that was cut off how many milliseconds of it were heard."""
         self.advance(now_us)
         if self._paused_us is None:
-            self._split(now_us)
+            self._split(self._until(now_us))
         self._paused_us = None
         names = list(dict.fromkeys(piece.response for piece in self._queue))
         self.cut.update(names)
         self._queue.clear()
         self._end_us = now_us
+        self._take_back(now_us)
         return {name: self.played_ms(name, now_us) for name in names}
+
+    def hand_over(self, now_us: int) -> None:
+        """From now on a device sounds what it takes by `due`."""
+        self._handed_us = now_us
+
+    def due(self, now_us: int, until_us: int) -> list[Heard]:
+        """Take what is to be heard up to `until_us`. Who comes too late is waited for: the rest is heard later."""
+        handed = self._handed_us
+        if handed is None or self._paused_us is not None:
+            return []
+        if handed < now_us:
+            self._delay(now_us - handed)
+            handed = now_us
+        taken = [part for piece in self._queue if len((part := _part(piece, handed, until_us)).samples)]
+        self._handed_us = max(now_us, min(until_us, self._end_us))
+        return taken
 
     def played_ms(self, response: str, now_us: int) -> int:
         """Return how many milliseconds of a response were heard by now, rounded down."""
@@ -113,22 +134,53 @@ class Player:
         self.advance(now_us)
         return self._queue[0].response if self._queue else None
 
-    def _until(self, now_us: int) -> int:
-        return now_us if self._paused_us is None else self._paused_us
+    def sounding(self, now_us: int) -> bool:
+        """Whether something is heard just now."""
+        return self.playing(now_us) is not None and self._paused_us is None
 
-    def _split(self, now_us: int) -> None:
-        """Count what was heard of the piece that plays; its rest begins now."""
-        if not self._queue or self._queue[0].start_us >= now_us:
+    def holds(self, response: str) -> bool:
+        """Whether some of a response is still to be heard."""
+        return any(piece.response == response for piece in self._queue)
+
+    def _until(self, now_us: int) -> int:
+        """Return up to when sound has been heard."""
+        at = now_us if self._paused_us is None else self._paused_us
+        return at if self._handed_us is None else min(at, self._handed_us)
+
+    def _delay(self, us: int) -> None:
+        self._queue = deque(piece._replace(start_us=piece.start_us + us) for piece in self._queue)
+        self._end_us += us
+
+    def _take_back(self, at_us: int) -> None:
+        """The device has been silenced: nothing behind this moment was taken."""
+        if self._handed_us is not None:
+            self._handed_us = at_us
+
+    def _split(self, at_us: int) -> None:
+        """Count what was heard of the piece that plays; its rest begins at this moment."""
+        if not self._queue or self._queue[0].start_us >= at_us:
             return
         playing = self._queue[0]
-        played = (now_us - playing.start_us) * playing.rate // MICROSECONDS
+        played = (at_us - playing.start_us) * playing.rate // MICROSECONDS
         if played:
             self._finish(playing._replace(samples=playing.samples[:played]))
-            self._queue[0] = playing._replace(start_us=now_us, samples=playing.samples[played:])
+            self._queue[0] = playing._replace(start_us=at_us, samples=playing.samples[played:])
 
     def _finish(self, piece: Heard) -> None:
-        self.heard.append(piece)
+        if self._remember:
+            self.heard.append(piece)
         self._positions[piece.response].played += len(piece.samples)
+
+
+def _part(piece: Heard, from_us: int, until_us: int) -> Heard:
+    """Return what of a piece lies between two moments."""
+    if from_us >= piece.end_us:
+        return piece._replace(samples=piece.samples[:0])
+    first = max(0, (from_us - piece.start_us) * piece.rate // MICROSECONDS)
+    last = (until_us - piece.start_us) * piece.rate // MICROSECONDS
+    return piece._replace(
+        samples=piece.samples[first : len(piece.samples) if until_us >= piece.end_us else max(0, last)]
+    )
 
 
 def track(heard: list[Heard], origin_us: int, rate: int, length: int = 0) -> Pcm:
