@@ -7,7 +7,7 @@ import anyio
 from msgspec import Struct
 
 from antiphon.events.commands import ClientCommand, CloseSession, ConfirmAttachment, Detach, ReportRefusal
-from antiphon.events.config import Capabilities, Dialect
+from antiphon.events.config import Capabilities, Dialect, SessionConfig
 from antiphon.events.ids import EventPosition
 
 from .clock import Clock
@@ -126,6 +126,11 @@ class Attachment:
         if self.current:
             self.heard()
             self._serving.ingress.defer(request, self._refuse)
+
+    @property
+    def settled(self) -> SessionConfig | None:
+        """The configuration that what is sent now is understood by; None: `defer` has to wait for it."""
+        return self._serving.ingress.settled if self.current else None
 
     def acknowledge(self, number: int) -> None:
         """The client has seen every message up to `number`; it will not ask for them again.

@@ -137,6 +137,11 @@ class Ingress:
         """Bytes of input that are somewhere between the socket and the answer (E13)."""
         return self._waiting_bytes + self._runner.inbox.queued_bytes + self._runner.session.input.reserved
 
+    @property
+    def settled(self) -> SessionConfig | None:
+        """The configuration that what comes now is understood by; None while an update before it is undecided."""
+        return None if self._updating else self._runner.upcoming
+
     def send(
         self,
         attachment: int,

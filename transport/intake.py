@@ -51,10 +51,14 @@ class Intake:
             # Whatever a resume says, it comes too late (WIRE 2.12).
             self._refuse(_attached_already(error.event_id) if error.event_type == _RESUME else error)
             return
-        if isinstance(decoded, Undecided):
+        if not isinstance(decoded, Undecided):
+            self._carry_out(decoded, len(message))
+            return
+        config = self._attachment.settled
+        if config is None:
             self._defer(decoded)
         else:
-            self._carry_out(decoded, len(message))
+            self._understand(decoded, config)
 
     def _defer(self, undecided: Undecided) -> None:
         """Leave it to the session when this can be understood: an update before it may change what it means."""

@@ -1,7 +1,8 @@
 """A websocket on the server's side: the frames of `websockets`' sans-I/O core on an asyncio transport.
 
 Inbound messages are handed on in the moment they are complete, by a plain call: nothing queues between the
-socket and the session, and reading never waits for anything.
+socket and the session, and reading never waits for anything. Whole texts do not pass through the core, but through
+`text_frames`; for that the socket keeps count of where frames begin.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from websockets.typing import Subprotocol
 
 from antiphon.engine.clock import Clock, Timer
 
+from . import text_frames
 from .codes import INTERNAL, INVALID_DATA, MAX_FRAME
 
 PING_US = 20_000_000
@@ -102,6 +104,7 @@ class Socket(Protocol):
         ...
 
 
+_REQUEST_END = b"\r\n\r\n"
 _BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 Accept = Callable[["WebSocket", Request], Handler | Response]
@@ -121,7 +124,17 @@ class WebSocket(asyncio.Protocol):
         self._fragments: list[bytes] = []
         self._binary = False
         self._answered = False
-        self._unread = memoryview(b"")
+        self._unread = b""
+        self._at = 0
+        """What has arrived, and up to where it was read."""
+        self._behind = False
+        """Whether the rest of it is read in a later step."""
+        self._aligned = False
+        """Whether it is known where frames begin."""
+        self._line: bytes | None = b""
+        """The last bytes of the request so far; None: it is complete."""
+        self._owed = 0
+        """Bytes to come of a frame that the core is in the middle of."""
         self._paused = False
         self._room = asyncio.Event()
         self._room.set()
@@ -140,26 +153,34 @@ class WebSocket(asyncio.Protocol):
 
     def send(self, messages: Iterable[bytes]) -> None:
         """Write text messages; after the end of the connection they are dropped."""
-        if not self.open:
-            return
+        framed: list[bytes] = []
         for message in messages:
-            self._protocol.send_text(message)
-        self._flush()
+            framed += (text_frames.head(len(message)), message)
+        self._write(framed)
 
     def fill(self, messages: Iterable[bytes]) -> int:
         """Write as many text messages as fit, behind a wait for `room`, and at least one; return how many.
 
         Never more than `HANDED` bytes wait; only a single message that is larger is handed on whole.
         """
-        batch: list[bytes] = []
+        framed: list[bytes] = []
         size = 0
         for message in messages:
-            if batch and size + len(message) + HEAD > HANDED - ROOM:
+            if framed and size + len(message) + HEAD > HANDED - ROOM:
                 break
-            batch.append(message)
+            framed += (text_frames.head(len(message)), message)
             size += len(message) + HEAD
-        self.send(batch)
-        return len(batch)
+        self._write(framed)
+        return len(framed) // 2
+
+    def _write(self, framed: Sequence[bytes]) -> None:
+        """Write frames behind what the core has to say."""
+        transport = self._transport
+        if transport is None or self._protocol.state is not State.OPEN:
+            return
+        self._flush()
+        if framed and not transport.is_closing():
+            transport.write(b"".join(framed))
 
     @property
     def buffered(self) -> int:
@@ -205,7 +226,7 @@ class WebSocket(asyncio.Protocol):
     def resume(self) -> None:
         """Read on."""
         self._paused = False
-        if self._transport is not None and not self._transport.is_closing() and not self._unread:
+        if self._transport is not None and not self._transport.is_closing() and not self._behind:
             self._transport.resume_reading()
 
     # -- asyncio ---------------------------------------------------------------------------------------------
@@ -218,22 +239,23 @@ class WebSocket(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the socket: in steps, for they may be tens of thousands of frames."""
-        busy = bool(self._unread)
-        self._unread = memoryview(bytes(self._unread) + data if busy else data)
-        if not busy:
+        self._unread = self._unread[self._at :] + data if self._unread else data
+        self._at = 0
+        if not self._behind:
             self._read()
 
     def _read(self) -> None:
         until = self._clock.monotonic_us() + STEP_US
-        while self._unread:
-            self._read_slice()
+        self._behind = True
+        while self._read_slice():
             transport = self._transport
-            if not self._unread or transport is None or transport.is_closing():
+            if transport is None or transport.is_closing():
                 continue
             if self._clock.monotonic_us() >= until:
                 transport.pause_reading()
                 asyncio.get_running_loop().call_soon(self._read_on)
                 return
+        self._behind = False
 
     def _read_on(self) -> None:
         sound = False
@@ -243,18 +265,58 @@ class WebSocket(asyncio.Protocol):
         finally:
             if not sound:
                 self.cut_off()  # as the loop does with an error in `data_received`
-        if not self._unread and not self._paused:
+        if not self._behind and not self._paused:
             self.resume()
 
-    def _read_slice(self) -> None:
-        piece, self._unread = self._unread[:SLICE], self._unread[SLICE:]
-        self._protocol.receive_data(bytes(piece))
-        self._handle()
+    def _read_slice(self) -> bool:
+        """Read about `SLICE` bytes; return whether there is more to read."""
+        stop = self._at + SLICE
+        while self._at < len(self._unread) and self._read_frame():
+            if stop <= self._at < len(self._unread):
+                return True
+        self._unread, self._at = self._unread[self._at :], 0
+        return False
 
     def _read_rest(self) -> None:
         """The connection is over: what has arrived is still carried out."""
-        while self._unread:
-            self._read_slice()
+        while self._read_slice():
+            pass
+
+    def _read_frame(self) -> bool:
+        """Read a frame, or a piece of one; return False if that has to wait for more of it."""
+        data, at = self._unread, self._at
+        if self._aligned and not self._owed:
+            if not self._fragments and self._protocol.state is State.OPEN:
+                found = text_frames.read_text(data, at)
+                if found is not None:
+                    text, self._at = found
+                    self._text(text)
+                    return True
+                if text_frames.begins_text(data, at):
+                    return False
+            self._owed = text_frames.extent(data, at)
+            # Where the next one begins is lost with a head that comes in pieces: then the core reads all of them.
+            self._aligned = self._owed > 0
+        piece = data[at : at + min(SLICE, self._owed or self._request(data, at))]
+        self._at += len(piece)
+        self._owed = max(self._owed - len(piece), 0)
+        self._protocol.receive_data(piece)
+        self._handle()
+        return True
+
+    def _request(self, data: bytes, at: int) -> int:
+        """Return how many bytes the core is given next of what it reads alone: the request, whose end is the first
+        empty line; what follows are frames."""
+        if self._line is None:
+            return SLICE
+        seen = self._line + data[at : at + SLICE]
+        end = seen.find(_REQUEST_END)
+        if end < 0:
+            self._line = seen[1 - len(_REQUEST_END) :]
+            return SLICE
+        size = end + len(_REQUEST_END) - len(self._line)
+        self._line, self._aligned = None, True
+        return size
 
     def eof_received(self) -> bool:
         """The other side sends no more: the connection is over."""
@@ -339,10 +401,15 @@ class WebSocket(asyncio.Protocol):
             data = bytes(frame.data)
         if self._binary:
             handler.on_binary()
-        elif data.isascii() or _is_utf8(data):
-            handler.on_text(data)
         else:
+            self._text(data)
+
+    def _text(self, data: bytes) -> None:
+        if not (data.isascii() or _is_utf8(data)):
             self._protocol.fail(INVALID_DATA, "invalid UTF-8")
+            self._flush()
+        elif self._handler is not None:
+            self._handler.on_text(data)
 
     def _flush(self) -> None:
         transport = self._transport

@@ -9,21 +9,19 @@ from typing import TypeVar
 
 import msgspec
 from msgspec import Raw
-from msgspec.structs import replace
 
-from antiphon.engine.ingress import AppendRequest
 from antiphon.engine.item_request import ItemRequest
 from antiphon.events import commands
 from antiphon.events.audio import AudioFormat
 from antiphon.events.commands import CloseSession
 from antiphon.events.config import SessionConfig
 
+from . import wire_append
 from . import wire_client as given
 from .wire_client import ABSENT, ClientEvent
 from .wire_errors import WireError, bad_value, missing, quoted, translate
 from .wire_formats import Spelled, SpelledRate, input_format
-from .wire_images import read_frames
-from .wire_items import Pieces, item_from, unbase64
+from .wire_items import Pieces, item_from
 from .wire_json import check, check_numbers, diagnose, invalid_json
 from .wire_read import Decoded, EventAck, Reading, Recorded, SessionResume, Undecided, Understood
 from .wire_response import options_from
@@ -41,6 +39,12 @@ def decode(frame: bytes | str, reading: Reading) -> Decoded:
         WireError: by the contract's code; it carries the client's event id if there was one.
     """
     data = frame.encode() if isinstance(frame, str) else frame
+    appended = wire_append.quick(data, reading)
+    return decode_slowly(data, reading) if appended is None else appended
+
+
+def decode_slowly(data: bytes, reading: Reading) -> Decoded:
+    """Decode a frame that nothing is known of; raises as `decode` does."""
     check(data)
     head = _head(data)
     if head.type is msgspec.UNSET:
@@ -90,13 +94,10 @@ _decode_named = msgspec.json.Decoder(given.Named).decode
 # -- one builder for each event ------------------------------------------------------------------------------
 
 
-def _undecided(
-    event: ClientEvent, size: int, build: Callable[[SessionConfig], Understood], *, sound: bool = False
-) -> Undecided:
+def _undecided(event: ClientEvent, size: int, build: Callable[[SessionConfig], Understood]) -> Undecided:
     return Undecided(
         build=build,
         size=size,
-        sound=sound,
         event_id=event.event_id,
         event_type=str(event.__struct_config__.tag),
         client_seq=event.client_seq,
@@ -127,54 +128,8 @@ def _patched(
     return _undecided(event, memoryview(session).nbytes, build)
 
 
-def _append(event: given.AppendBuffer, reading: Reading) -> Decoded:
-    text = event.audio if event.audio is not None else event.delta
-    frames = read_frames(event.video_frames, event.max_slice_nums)
-    if text is None and not frames:
-        raise missing("audio")
-    if not text and not frames:
-        raise bad_value("An append carries audio.", "audio")
-    vad = event.vad or given.Vad()
-    request = AppendRequest(
-        data=unbase64(text or "", "audio"),
-        frames=frames,
-        frames_size=sum(map(len, event.video_frames or ())),
-        speech=_first(event.is_speech, event.speech, vad.is_speech),
-        probability=_first(vad.speech_probability, vad.probability, event.speech_probability),
-        silence_rms=_first(event.overlap_silence_rms, vad.silence_rms),
-        transcript=_first(event.transcript, event.text),
-        overlap=commands.overlap_action(_first(event.overlap_action, event.overlap)),
-        force_listen=bool(event.force_listen),
-        force_barge_in=bool(event.force_barge_in),
-        event_id=event.event_id,
-        client_seq=event.client_seq,
-    )
-    name, rate = _append_format(event)
-    if name is None and rate is None:
-        return request
-
-    def build(config: SessionConfig) -> Understood:
-        return replace(request, format=input_format(name, rate, config.input_format, reading.dialect))
-
-    return _undecided(event, request.size, build, sound=True)
-
-
-def _append_format(event: given.AppendBuffer) -> tuple[Spelled | None, SpelledRate | None]:
-    """Return what an append says about its own format."""
-    name, name_path = event.format, "format"
-    if name is None:
-        name, name_path = event.input_audio_format, "input_audio_format"
-    rate, rate_path = event.sample_rate_hz, "sample_rate_hz"
-    if rate is None:
-        rate, rate_path = event.sample_rate, "sample_rate"
-    return (
-        Spelled(name, name_path) if name is not None else None,
-        SpelledRate(rate, rate_path) if rate is not None else None,
-    )
-
-
 def _commit(event: given.CommitBuffer, reading: Reading) -> Decoded:
-    wanted = _first(event.response_create, event.create_response)
+    wanted = event.create_response if event.response_create is None else event.response_create
     if wanted is None and isinstance(event, InputCommit):
         wanted = True
     return commands.CommitInput(
@@ -364,12 +319,7 @@ def _ack(event: given.EventAckIn, reading: Reading) -> Decoded:
     return EventAck(number=min(event.server_event_seq, LARGEST), event_id=event.event_id)
 
 
-V = TypeVar("V")
 E = TypeVar("E", bound=ClientEvent)
-
-
-def _first(*values: V | None) -> V | None:
-    return next((value for value in values if value is not None), None)
 
 
 def _ms(value: float) -> int:
@@ -473,7 +423,7 @@ _decode_update = msgspec.json.Decoder(given.SessionUpdate).decode
 
 _READERS: dict[str, _Reader] = {
     "session.update": _update_or_itself,
-    "input_audio_buffer.append": _reader(given.AppendBuffer, _append),
+    wire_append.NAME: _reader(given.AppendBuffer, wire_append.append),
     "input_audio_buffer.commit": _reader(given.CommitBuffer, _commit),
     "input.commit": _reader(InputCommit, _commit),
     "input_audio_buffer.clear": _bare(given.ClearBuffer, commands.ClearInput),

@@ -16,6 +16,7 @@ from antiphon.events.ids import EventPosition
 
 from . import wire_server as out
 from .codes import error_body, respelled
+from .wire_delta import Mould, Place, cast, key_of
 from .wire_items import content_out, item_out
 from .wire_project import (
     Form,
@@ -51,9 +52,9 @@ class Messages(Struct, frozen=True, gc=False):
 class Reader(Veiled, Struct):
     """Who reads: a connection and what only it is told.
 
-    `form` is its dialect as it is written, `token` the resume token that its first message carries, and
-    `observer_token` the one for observers.
-    `asked_to_close`: it sent `session.close`.
+    `form` is its dialect as it is written, `token` the resume token that its first message carries and
+    `observer_token` the one for observers. `asked_to_close`: it sent `session.close`. `mould` is that of the response
+    that it hears.
     """
 
     session: str
@@ -62,6 +63,7 @@ class Reader(Veiled, Struct):
     token: str | None = None
     asked_to_close: bool = False
     observer_token: str | None = None
+    mould: Mould | None = None
 
 
 def form_of(dialect: Dialect, *, resumable: bool) -> Form:
@@ -123,10 +125,10 @@ def unseen(
         return [message for message in messages if message.number > number]
     if entry.seq > position.seq:
         return list(messages)
-    return [message for message in messages if _place(message) > position]
+    return [message for message in messages if _place_of(message) > position]
 
 
-def _place(message: Message) -> EventPosition:
+def _place_of(message: Message) -> EventPosition:
     known = ids.parse_event_id(_read_stamp(message.data).event_id)
     assert known is not None, "every message is stamped"
     return known
@@ -150,23 +152,17 @@ _encode = msgspec.json.Encoder().encode
 
 def _project(entry: Published, reader: Reader, epoch: int) -> tuple[Message, ...]:
     transaction = entry.transaction
-    scene = Scene(
-        session=reader.session,
-        form=reader.form,
-        attachment=reader.attachment,
-        token=reader.token,
-        command=transaction.command,
-        sound=entry.sound,
-        epoch=epoch,
-        asked_to_close=reader.asked_to_close,
-        observer_token=reader.observer_token,
-    )
     numbered = reader.form == "duplex"
     messages: list[Message] = []
+    scene: Scene | None = None
     for index, event in enumerate(transaction.events):
         row = _ROWS.get(type(event))
         if row is None or not isinstance(event, PublicEvent):
             continue
+        if type(event) is ev.AudioDelta and _moulded(event, entry, index, reader, epoch, messages):
+            continue
+        if scene is None:
+            scene = _scene(entry, reader, epoch)
         for part, message in enumerate(row(event, scene)):
             if message is None:
                 continue
@@ -179,6 +175,46 @@ def _project(entry: Published, reader: Reader, epoch: int) -> tuple[Message, ...
         if isinstance(event, ev.SessionResumed) and event.attachment > reader.attachment:
             break  # what is decided behind it is for the connection that has the session now (P52)
     return tuple(messages)
+
+
+def _scene(entry: Published, reader: Reader, epoch: int) -> Scene:
+    return Scene(
+        session=reader.session,
+        form=reader.form,
+        attachment=reader.attachment,
+        token=reader.token,
+        command=entry.transaction.command,
+        sound=entry.sound,
+        epoch=epoch,
+        asked_to_close=reader.asked_to_close,
+        observer_token=reader.observer_token,
+    )
+
+
+def _moulded(
+    event: ev.AudioDelta, entry: Published, index: int, reader: Reader, epoch: int, messages: list[Message]
+) -> bool:
+    """Add the messages of a piece of sound, if they are made in a mould; it is the reader's, for the next ones."""
+    form = reader.form
+    number = event.number if form == "duplex" else 0
+    if (event.epoch < epoch and not event.aside) or event.costs or (form == "duplex" and not number):
+        return False
+    mould = reader.mould
+    if mould is None or mould.key != key_of(event, form):
+        mould = reader.mould = cast(event, _scene(entry, reader, epoch))
+    if not mould.audio:
+        return False
+    sound = entry.sound[event.ref]
+    messages.append(Message(number, mould.sound_of(event, _place(entry, index, 0, number), sound), bool(sound)))
+    if event.text or mould.told:
+        number = number + 1 if number else 0
+        messages.append(Message(number, mould.words_of(event, _place(entry, index, 1, number))))
+    return True
+
+
+def _place(entry: Published, index: int, part: int, number: int) -> Place:
+    event_id = ids.event_id(entry.transaction.seq, index, part).encode()
+    return (event_id, number) if number else (event_id,)
 
 
 # -- session -------------------------------------------------------------------------------------------------

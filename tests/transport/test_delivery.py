@@ -1,7 +1,7 @@
 """What a slow reader gets, and what a connection says when the log cannot be written."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import anyio
@@ -149,14 +149,15 @@ async def test_a_full_disk_is_told(query: str) -> None:
 
 async def test_no_more_than_agreed_waits_whatever_one_transaction_says(monkeypatch: pytest.MonkeyPatch) -> None:
     most = 0
-    real = WebSocket.send
+    real = WebSocket.fill
 
-    def send(socket: WebSocket, messages: Sequence[bytes]) -> None:
+    def fill(socket: WebSocket, messages: Iterable[bytes]) -> int:
         nonlocal most
-        real(socket, messages)
+        taken = real(socket, messages)
         most = max(most, socket.buffered)
+        return taken
 
-    monkeypatch.setattr(WebSocket, "send", send)
+    monkeypatch.setattr(WebSocket, "fill", fill)
     async with serving() as served, Wire.to(served.url + DUPLEX) as wire:
         await wire.next()
         wire.socket.transport.pause_reading()
