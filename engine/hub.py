@@ -1,5 +1,6 @@
 """The hub: admits sessions, attaches connections to them, and ends in order."""
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -10,7 +11,7 @@ from anyio.abc import TaskGroup
 from msgspec.structs import asdict
 
 from antiphon.events.commands import CloseSession, Detach
-from antiphon.events.events import SessionResumed
+from antiphon.events.events import SessionResumed, SessionView
 from antiphon.events.log import EventLog, LogError, Samples
 from antiphon.sessions import core
 from antiphon.sessions.plugins import SessionPlugin
@@ -28,6 +29,7 @@ from .opening import (
     Resumption,
     granted,
     opening_command,
+    preview,
     resume_command,
     resume_preparation,
 )
@@ -90,6 +92,8 @@ class Hub:
         self._warm_up = WarmUp(units, pipeline, plugin.capabilities, clock)
         self._naming = Naming(log, plugin, secret, self._live)
         self._admitting = 0
+        self._claims: Counter[str] = Counter()
+        """Openings of each owner that have no runner yet."""
         self._retired = False
 
     async def __aenter__(self) -> Self:
@@ -193,6 +197,14 @@ class Hub:
         """
         return await self._counting_refusals(self._open(opening))
 
+    def preview(self, opening: Opening) -> SessionView:
+        """Return the session that an opening would make, as it would be shown. Nothing is opened.
+
+        Raises:
+            Refused: `model_not_found`, or what the plugin refuses.
+        """
+        return preview(opening, self.plugin, self.settings, self.clock, self._secret)
+
     async def open_held(self, opening: Opening) -> Attachment:
         """Open a session although clients are held until the warm-up is over; raises as `open` does."""
         return await self._open(opening, waits=False)
@@ -212,7 +224,7 @@ class Hub:
                     return await self._reopen(opened, opening.control_id)
             if waits:
                 await _until(self._warm_up.over, WARMING)
-            live = await self._admit(command.session)
+            live = await self._admit(command.session, opening)
             async with self._patience():
                 outcome = await live.ask(
                     command,
@@ -232,8 +244,8 @@ class Hub:
         live.remember(opening.control_id, entry)
         return self._attach(live, entry)
 
-    async def _admit(self, name: str) -> Live:
-        """Take a slot and start a runner. The slot is held from the first check on (B3).
+    async def _admit(self, name: str, opening: Opening) -> Live:
+        """Take a slot and start a runner. The slot is held from the first check on (B3), that of its owner too.
 
         The sessions of a former process hold theirs before: nobody new may take one of them (P53).
         """
@@ -242,7 +254,9 @@ class Hub:
         self._roster.refuse_if_stopping()
         if self._admitted >= self.settings.max_sessions:
             raise Refused("resource_exhausted", "All sessions are taken; try again later.")
+        self._refuse_if_spent(opening)
         self._admitting += 1
+        self._claims[opening.owner] += 1
         try:
             await self._warm()
             term = await self._log.acquire(name)
@@ -250,8 +264,17 @@ class Hub:
             raise Refused("storage_unavailable", "The session cannot be recorded now.") from error
         finally:
             self._admitting -= 1
+            self._claims[opening.owner] -= 1
         self._roster.refuse_if_stopping()
-        return self._roster.start(core.new(), name, term, head=0)
+        return self._roster.start(core.new(), name, term, head=0, owner=opening.owner)
+
+    def _refuse_if_spent(self, opening: Opening) -> None:
+        """Hold an owner to its bound, with the sessions in their grace and those that are being opened."""
+        most = opening.sessions
+        if most is not None and self._roster.owned(opening.owner) + self._claims[opening.owner] >= most:
+            raise Refused(
+                "resource_exhausted", f"The limit of {most:,} open sessions of this key is reached; end one first."
+            )
 
     async def _warm(self) -> None:
         """Wait for the stages: they are still being loaded, or loaded again."""

@@ -27,8 +27,12 @@ KEPT_ANSWERS = 64
 class Live:
     """One session's runner, its way in, and the connection that serves it now."""
 
-    def __init__(self, runner: Runner, clock: Clock, settings: HubSettings, scoring: ScoringService) -> None:
+    def __init__(
+        self, runner: Runner, clock: Clock, settings: HubSettings, scoring: ScoringService, owner: str = ""
+    ) -> None:
         self.runner = runner
+        self.owner = owner
+        """The public id of the API key that it counts for."""
         self.clock = clock
         self.settings = settings
         self.current: Attachment | None = None

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from antiphon.events.audio import Recording, SampleRef
 from antiphon.events.commands import AnyCommand, OpenSession, ResumeSession
 from antiphon.events.config import ConfigPatch, Dialect
-from antiphon.events.events import SessionResumed
+from antiphon.events.events import SessionOpened, SessionResumed, SessionView
 from antiphon.events.ids import EventPosition, session_id
 from antiphon.sessions import core
 from antiphon.sessions.plugins import SessionPlugin
@@ -32,6 +32,7 @@ class Opening(Struct, frozen=True, kw_only=True):
 
     The same `control_id` with the same content gives the same session (B19). `wants_resume`: whether the session
     shall outlive its connections; None: as its dialect has it. `recording` is the sound of the patch's `ref_audio`.
+    `owner` is the public id of the API key that the session counts for; at most `sessions` of it may be open.
     """
 
     dialect: Dialect
@@ -42,11 +43,13 @@ class Opening(Struct, frozen=True, kw_only=True):
     event_id: str | None = None
     wants_resume: bool | None = None
     recording: bytes = b""
+    owner: str = ""
+    sessions: int | None = None
 
     @property
     def body(self) -> bytes:
         """All but the control id, for telling a repetition from another request."""
-        return _encode(replace(self, control_id="", recording=b""))
+        return _encode(replace(self, control_id="", recording=b"", sessions=None))
 
 
 def with_recording(patch: ConfigPatch, sound: bytes) -> ConfigPatch:
@@ -121,11 +124,21 @@ def opening_command(
             token_digest=digest(token(secret, session, 1)) if keeps else None,
             by_update=opening.by_update,
             event_id=opening.event_id,
+            owner=opening.owner,
         )
         core.decide(core.new(), command, 0, {plugin.name: plugin})
     except core.Refusal as refusal:
         raise Refused(refusal.code, refusal.message, param=refusal.param) from None
     return command
+
+
+def preview(
+    opening: Opening, plugin: SessionPlugin, settings: HubSettings, clock: Clock, secret: bytes
+) -> SessionView:
+    """Return the session that an opening would make, as it would be shown; raises as `opening_command` does."""
+    command = opening_command(opening, plugin, settings, clock, secret)
+    events = core.decide(core.new(), command, 0, {plugin.name: plugin})
+    return next(event.view for event in events if isinstance(event, SessionOpened))
 
 
 def resume_command(resumption: Resumption) -> ResumeSession:

@@ -84,6 +84,10 @@ class Roster:
             | self._orphans.sessions
         )
 
+    def owned(self, owner: str) -> int:
+        """Return how many sessions of an API key hold a slot, by its public id."""
+        return sum(live.owner == owner and live.holds_slot for live in self.live.values())
+
     @property
     def uncleaned(self) -> int:
         """How many requests the stages were told to forget, and have not confirmed (M12)."""
@@ -129,7 +133,7 @@ class Roster:
 
     # -- runners ---------------------------------------------------------------------------------------------
 
-    def start(self, session: core.Session, name: str, term: int, *, head: int) -> Live:
+    def start(self, session: core.Session, name: str, term: int, *, head: int, owner: str) -> Live:
         """Begin to run a session whose term was acquired; a runner that it still had stops at once."""
         before = self.live.get(name)
         runner = Runner(
@@ -145,7 +149,7 @@ class Roster:
             abandoning=self._orphans.add,
             counts=self.counts,
         )
-        live = self.live[name] = Live(runner, self._clock, self._settings, self._scoring)
+        live = self.live[name] = Live(runner, self._clock, self._settings, self._scoring, owner)
         runner.crowding = self._crowding
         self._tasks.start_soon(self._supervise, live)
         if before is not None:
@@ -278,7 +282,7 @@ class Roster:
         folded = await fold(self._log, name)
         if folded is None or folded.session.phase == "closed":
             return None
-        live = self.start(folded.session, name, term, head=folded.head)
+        live = self.start(folded.session, name, term, head=folded.head, owner=folded.session.owner)
         started = StartRunner(term=term, wall_us=self._clock.wall_us(), grace_ms=self._settings.recovery_grace_ms)
         outcome = await live.ask(started)
         if isinstance(outcome.error, LogError):

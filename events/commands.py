@@ -40,7 +40,10 @@ class ClientCommand(Command, frozen=True, kw_only=True):
 
 
 class OpenSession(Command, frozen=True, kw_only=True):
-    """Create the session. `control_id` makes it repeatable; `token_digest` is hex SHA-256 of the resume token."""
+    """Create the session. `control_id` makes it repeatable; `token_digest` is hex SHA-256 of the resume token.
+
+    `owner` is the public id of the API key that it counts for, empty where none is needed.
+    """
 
     session: str
     control_id: str
@@ -54,6 +57,7 @@ class OpenSession(Command, frozen=True, kw_only=True):
     token_digest: str | None = None
     by_update: bool = False
     event_id: str | None = None
+    owner: str = ""
 
 
 class ResumeSession(Command, frozen=True, kw_only=True):

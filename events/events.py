@@ -209,6 +209,8 @@ class SessionOpened(PublicEvent, frozen=True, kw_only=True):
     wall_us: int
     token_digest: str | None
     view: SessionView
+    owner: str = ""
+    """The public id of the API key that it counts for; empty: none was needed."""
 
 
 class SessionResumed(PublicEvent, frozen=True, kw_only=True):

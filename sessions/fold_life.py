@@ -30,7 +30,7 @@ def session_opened(session: Session, event: ev.SessionOpened) -> None:
     session.plugin, session.plugin_version = event.plugin, event.plugin_version
     session.config, session.capabilities, session.limits = view.config, view.capabilities, event.limits
     _recorded(session)
-    session.resumable = view.resumable
+    session.resumable, session.owner = view.resumable, event.owner
     _sow(session, "")
     session.opened_at = session.now
     session.opened_wall_us = event.wall_us

@@ -64,6 +64,7 @@ def open_session(draft: Draft, command: cmd.OpenSession) -> None:
             wall_us=command.wall_us,
             token_digest=command.token_digest if resumable else None,
             view=view(opened),
+            owner=command.owner,
         )
     )
     if command.by_update:

@@ -561,6 +561,8 @@ class Session(Struct):
     capabilities: Capabilities = Capabilities()
     limits: Limits = Limits()
     resumable: bool = False
+    owner: str = ""
+    """The public id of the API key that it counts for."""
     config_generation: int = 0
     opened_at: int = 0
     opened_wall_us: int = 0

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from antiphon.events.config import Dialect
 
 from .handshake import Invitation, Return, Watching
-from .keys import Keys
+from .keys import ApiKey, Keys
 
 PATHS: Mapping[str, bool] = {"/v1/realtime": False, "/v1/duplex": True}
 """Where websockets are served, and whether the path alone chooses the duplex dialect."""
@@ -68,20 +68,38 @@ class Access(Struct, frozen=True, kw_only=True):
     key_in_query: bool = False
     origins: tuple[str, ...] | None = None
 
-    def check(self, request: Request) -> None:
-        """Let the request pass.
+    def check(self, request: Request) -> ApiKey | None:
+        """Let the request pass; return its key, None where none is needed.
 
         Raises:
             Denied: 401 without a right key, 403 from a wrong origin.
         """
+        self.check_origin(request)
+        if not self.keys.needed:
+            return None
+        key = self.keys.find(offered(request, in_query=self.key_in_query))
+        if key is None:
+            raise unknown_key()
+        return key
+
+    def check_origin(self, request: Request) -> None:
+        """Let the request pass if it may come from where it says that it does.
+
+        Raises:
+            Denied: 403.
+        """
         origin = request.headers.get("origin")
         if self.origins is not None and origin is not None and origin.lower() not in self.origins:
             raise Denied(403, "Forbidden", "forbidden_origin", "This origin is not allowed.")
-        if self.keys.needed and self.keys.find(_offered(request, in_query=self.key_in_query)) is None:
-            raise Denied(401, "Unauthorized", "invalid_api_key", "A valid API key is needed.")
 
 
-def _offered(request: Request, *, in_query: bool) -> Iterable[str]:
+def unknown_key() -> Denied:
+    """Return the answer to who has no right key."""
+    return Denied(401, "Unauthorized", "invalid_api_key", "A valid API key is needed.")
+
+
+def offered(request: Request, *, in_query: bool) -> Iterable[str]:
+    """Give the keys that a request shows, in each of the ways in which it may (WIRE 1.2)."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token:
         yield token.strip()

@@ -27,6 +27,7 @@ from antiphon.events.ids import FIRST, EventPosition, through
 from . import wire_server as out
 from .codes import GOING_AWAY, INTERNAL, NORMAL, POLICY, close_code
 from .delivering import deliver
+from .grant import ANYBODY, Grant
 from .handshake import Early, Gone, Handshake, Invitation
 from .idleness import Idleness
 from .intake import Intake
@@ -50,11 +51,12 @@ GIVING_UP_S = 1.0
 class Connection:
     """Serves one socket, or what takes its place in a process: `on_…` are called by it, `run` is its one task."""
 
-    def __init__(self, hub: Hub, socket: Socket, invitation: Invitation) -> None:
+    def __init__(self, hub: Hub, socket: Socket, invitation: Invitation, grant: Grant = ANYBODY) -> None:
         self._hub = hub
         self._socket = socket
         self._early = Early()
-        self._handshake = Handshake(hub, invitation, self._early)
+        self._handshake = Handshake(hub, invitation, self._early, grant)
+        self._budget = grant.budget
         self._attachment: Attachment | None = None
         self._intake: Intake | None = None
         self._reader = Reader(session="", form=invitation.dialect, attachment=1)
@@ -171,7 +173,7 @@ class Connection:
             observer_token=attachment.observer_token,
         )
         self._attachment = attachment
-        self._intake = Intake(attachment, self._reader, self._guard, no_recording(self._hub.plugin))
+        self._intake = Intake(attachment, self._reader, self._guard, no_recording(self._hub.plugin), self._budget)
         self._idleness.watch(view.config.idle_timeout_s)
         for message in self._early.take():
             self._intake.take(message)

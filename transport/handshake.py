@@ -15,11 +15,12 @@ from antiphon.engine.opening import Opening, Resumption
 from antiphon.engine.plugins import no_recording
 from antiphon.engine.tokens import Veiled
 from antiphon.events.commands import UpdateSession
-from antiphon.events.config import ConfigPatch, Dialect, SessionConfig
+from antiphon.events.config import Dialect, SessionConfig, merged
 from antiphon.events.ids import FIRST, last_seen
 
 from . import wire_server as out
 from .codes import NORMAL, close_code
+from .grant import ANYBODY, Grant, over
 from .wire_errors import WireError
 from .wire_in import decode
 from .wire_out import refusal
@@ -105,9 +106,10 @@ class Early:
 class Handshake:
     """Opens or resumes the session of one connection."""
 
-    def __init__(self, hub: Hub, invitation: Invitation, early: Early) -> None:
+    def __init__(self, hub: Hub, invitation: Invitation, early: Early, grant: Grant = ANYBODY) -> None:
         self._hub = hub
         self._invitation = invitation
+        self._grant = grant
         self._early = early
 
     async def attach(self) -> Attachment:
@@ -161,25 +163,29 @@ class Handshake:
         """Return the configuration that a first message is a patch to."""
         hub = self._hub
         can = hub.plugin.capabilities
-        return default_config(
+        config = default_config(
             self._invitation.dialect,
             hub.settings,
             can,
             model=self._invitation.model or hub.settings.served_model,
             voice=can.voices[0] if can.voices else "default",
         )
+        return merged(config, self._grant.start.patch)
 
     async def _open(self, update: UpdateSession | None = None, recording: bytes = b"") -> Attachment:
         event_id = update.event_id if update else None
+        start = self._grant.start
         opening = Opening(
             dialect=self._invitation.dialect,
-            control_id=secrets.token_hex(16),
+            control_id=start.control_id or secrets.token_hex(16),
             model=self._invitation.model,
-            patch=update.patch if update else ConfigPatch(),
+            patch=over(start.patch, update.patch) if update else start.patch,
             by_update=update is not None,
             event_id=event_id,
             wants_resume=True if self._invitation.resumable else None,
-            recording=recording,
+            recording=recording or start.recording,
+            owner=self._grant.owner,
+            sessions=self._grant.sessions,
         )
         try:
             return await self._hub.open(opening)

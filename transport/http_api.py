@@ -10,7 +10,9 @@ from starlette.routing import Route
 
 from antiphon.engine.hub import Hub
 
-from .access import PATHS, Access, Denied, Request
+from .access import PATHS, Denied
+from .gate import Gate
+from .http_secrets import client_secrets, described
 
 
 class ModelOut(Struct, frozen=True, kw_only=True):
@@ -58,7 +60,7 @@ class FailureBody(Struct, frozen=True):
 _KINDS = {404: "NotFoundError", 401: "AuthenticationError", 403: "PermissionDeniedError"}
 
 
-def application(hub: Hub, access: Access) -> Starlette:
+def application(hub: Hub, gate: Gate) -> Starlette:
     """Return the endpoints of one hub."""
     started_s = hub.clock.wall_us() // 1_000_000
 
@@ -67,11 +69,11 @@ def application(hub: Hub, access: Access) -> Starlette:
         return _json(Health("healthy")) if reason is None else _json(Health("unhealthy", reason), 503)
 
     async def models(request: HttpRequest) -> Response:
-        access.check(_described(request))
+        gate.check(described(request))
         return _json(ModelList(data=[_model(name, hub, started_s) for name in _served(hub)]))
 
     async def model(request: HttpRequest) -> Response:
-        access.check(_described(request))
+        gate.check(described(request))
         name = str(request.path_params["name"])
         if name not in _served(hub):
             raise HTTPException(404, "There is no such model.")
@@ -87,6 +89,7 @@ def application(hub: Hub, access: Access) -> Starlette:
         Route("/v1/models", models),
         Route("/v1/models/{name:path}", model),
         *(Route(path, upgrade_only) for path in PATHS),
+        Route("/v1/realtime/client_secrets", client_secrets(hub, gate), methods=["POST"]),
     ]
     return Starlette(routes=routes, exception_handlers={HTTPException: _on_http, Denied: _on_denied})
 
@@ -97,10 +100,6 @@ def _served(hub: Hub) -> tuple[str, ...]:
 
 def _model(name: str, hub: Hub, created: int) -> ModelOut:
     return ModelOut(id=name, created=created, root=hub.settings.served_model)
-
-
-def _described(request: HttpRequest) -> Request:
-    return Request(path=request.url.path, query=dict(request.query_params), headers=dict(request.headers))
 
 
 def _json(body: Struct, status: int = 200) -> Response:

@@ -10,8 +10,9 @@ from antiphon.events.commands import CloseSession, ReportRefusal, SignalTurn
 from antiphon.events.config import SessionConfig
 
 from .handshake import binary
+from .limits import Budget
 from .wire_errors import WireError
-from .wire_in import decode
+from .wire_in import decode, head_of
 from .wire_out import Reader
 from .wire_read import EventAck, Reading, Recorded, SessionResume, Undecided, Understood
 
@@ -19,6 +20,9 @@ _CLOSING = ("close", "timeout")
 """Signals that end the session."""
 
 _RESUME = "session.resume"
+
+STOPPING = frozenset({"barge_in", "input.cancel", "output_audio_buffer.clear", "response.cancel", "session.close"})
+"""What ends or stops something: it may overdraw the budget of its key, within a bound."""
 
 Guard = Callable[[Callable[[], None]], None]
 """Carries out a step within the boundary that is drawn round a connection."""
@@ -28,11 +32,17 @@ class Intake:
     """The way in of one connection whose session is open."""
 
     def __init__(
-        self, attachment: Attachment, reader: Reader, guard: Guard, no_recording: Refused | None = None
+        self,
+        attachment: Attachment,
+        reader: Reader,
+        guard: Guard,
+        no_recording: Refused | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self._attachment = attachment
         self._reader = reader
         self._guard = guard
+        self._budget = budget
         self._reading = Reading(
             dialect=attachment.dialect,
             attachment=attachment.generation,
@@ -44,6 +54,8 @@ class Intake:
         """Carry a message to the session; None is a binary one."""
         self._attachment.heard()
         try:
+            if self._budget is not None:
+                _afford(self._budget, message)
             if message is None:
                 raise binary()
             decoded = decode(message, self._reading)
@@ -125,6 +137,25 @@ class Intake:
                 client_seq=error.client_seq,
             )
         )
+
+
+def _afford(budget: Budget, message: bytes | None) -> None:
+    """Take a message out of the budget of its key, before anything is decoded but the names of what is refused.
+
+    Raises:
+        WireError: `input_backpressure`: there is no room for it. A counted one is refused, and leaves no gap.
+    """
+    size = len(message or b"")
+    why = budget.spend(size)
+    if why is None:
+        return
+    refusal = WireError("input_backpressure", why)
+    if message is not None:
+        head = head_of(message)
+        if head.type in STOPPING and budget.spend(size, urgent=True) is None:
+            return
+        refusal.event_id, refusal.client_seq = head.event_id, head.client_seq
+    raise refusal
 
 
 def _attached_already(event_id: str | None) -> WireError:

@@ -22,6 +22,7 @@ from antiphon.engine.hub import Hub
 
 from .access import Access, Denied, Request, invitation
 from .connection import Connection
+from .gate import Gate
 from .handshake import Watching
 from .http_api import application
 from .observing import Watch
@@ -87,6 +88,7 @@ class Server:
             raise Insecure(f"{listening.host} can be reached from other machines: set an API key, or say insecure.")
         self._hub = hub
         self._listening = listening
+        self._gate = Gate(listening.access, hub.clock)
         self._stopped = anyio.Event()
         self.websockets: set[WebSocket] = set()
         """The open ones."""
@@ -108,7 +110,7 @@ class Server:
         self.port = int(listener.getsockname()[1])
         state = ServerState()
         config = uvicorn.Config(
-            application(self._hub, self._listening.access),
+            application(self._hub, self._gate),
             lifespan="off",
             # A factory takes the place of a class: uvicorn only calls it.
             ws=cast("type[asyncio.Protocol]", self._upgraded),
@@ -173,14 +175,14 @@ class Server:
             return refused(503, "Service Unavailable", b'{"error":{"code":"going_away"}}')
         described = _described(request)
         try:
-            self._listening.access.check(described)
             asked = invitation(described, self._hub.settings.default_dialect)
+            grant = self._gate.admit(described)
         except Denied as denied:
             return refused(denied.status, denied.reason, denied.body)
         if isinstance(asked, Watching):
             connection: Connection | Watch = Watch(self._hub, websocket, asked)
         else:
-            connection = Connection(self._hub, websocket, asked)
+            connection = Connection(self._hub, websocket, asked, grant)
         self.websockets.add(websocket)
         group.start_soon(self._serve_connection, connection, websocket)
         return connection

@@ -75,6 +75,16 @@ def _head(data: bytes) -> given.Head:
         raise invalid_json() from None
 
 
+def head_of(frame: bytes) -> given.Head:
+    """Return what a frame begins with, for one that is refused unread.
+
+    Raises:
+        WireError: it is no event.
+    """
+    check(frame)
+    return _head(frame)
+
+
 def _event_id(data: bytes) -> str | None:
     """Return the `event_id` of an event whose head is wrong elsewhere, if that much of it is right."""
     try:

@@ -1,0 +1,119 @@
+"""`POST /v1/realtime/client_secrets`: a key for one opening, with the session that it opens (WIRE 11.8)."""
+
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from antiphon.engine.defaults import default_config
+from antiphon.engine.errors import Refused
+from antiphon.engine.hub import Hub
+from antiphon.engine.opening import Opening
+from antiphon.engine.plugins import no_recording
+from antiphon.events.config import SessionConfig
+
+from .access import Request
+from .codes import MAX_EVENT
+from .gate import Gate
+from .grant import Start
+from .secrets import Crowded
+from .wire_errors import WireError, translate
+from .wire_json import check
+from .wire_session import read_session
+from .wire_view import shown_session
+
+Endpoint = Callable[[HttpRequest], Awaitable[Response]]
+
+
+class ExpiresAfter(Struct, frozen=True):
+    """How long a secret can be used."""
+
+    anchor: Literal["created_at"] = "created_at"
+    seconds: Annotated[int, Meta(ge=10, le=7200)] = 600
+
+
+class Asked(Struct, frozen=True):
+    """The body of the request."""
+
+    expires_after: ExpiresAfter = ExpiresAfter()
+    session: Raw = Raw(b"{}")
+
+
+class SecretOut(Struct, frozen=True):
+    """The answer."""
+
+    value: str
+    expires_at: int
+    session: Raw
+
+
+def described(request: HttpRequest) -> Request:
+    """Return what a request says of itself."""
+    return Request(path=request.url.path, query=dict(request.query_params), headers=dict(request.headers))
+
+
+def client_secrets(hub: Hub, gate: Gate) -> Endpoint:
+    """Return the endpoint."""
+
+    async def answer(request: HttpRequest) -> Response:
+        owner = gate.check(described(request)).owner
+        body = await _body(request)
+        try:
+            asked = _read(body)
+            start, shown = _prepared(asked, hub)
+            value, expires_at = gate.secrets.draw(owner, start, asked.expires_after.seconds, len(body))
+        except (WireError, Refused) as error:
+            raise HTTPException(400, error.message) from error
+        except Crowded:
+            raise HTTPException(429, "Too many client secrets are waiting to be used; try again later.") from None
+        return Response(msgspec.json.encode(SecretOut(value, expires_at, shown)), media_type="application/json")
+
+    return answer
+
+
+async def _body(request: HttpRequest) -> bytes:
+    """Read the body, no further than may be."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MAX_EVENT:
+            raise HTTPException(413, f"A request has at most {MAX_EVENT} bytes.")
+    return bytes(body)
+
+
+def _read(body: bytes) -> Asked:
+    if not body.strip():
+        return Asked()
+    check(body)
+    try:
+        return _decode(body)
+    except msgspec.ValidationError as error:
+        raise translate(error) from None
+    except (msgspec.DecodeError, RecursionError):
+        raise WireError("invalid_json", "The body is not valid JSON.") from None
+
+
+_decode = msgspec.json.Decoder(Asked).decode
+
+
+def _prepared(asked: Asked, hub: Hub) -> tuple[Start, Raw]:
+    """Return how the session starts, and as what it will be shown: it is the one that the secret opens.
+
+    Raises:
+        WireError, Refused: no session can have this configuration.
+    """
+    patch, sound = read_session(asked.session, _defaults(hub), "ga", no_recording=no_recording(hub.plugin))
+    start = Start(patch=patch, recording=sound, control_id=secrets.token_hex(16))
+    opening = Opening(dialect="ga", control_id=start.control_id, patch=patch, recording=sound)
+    return start, shown_session(hub.preview(opening))
+
+
+def _defaults(hub: Hub) -> SessionConfig:
+    can = hub.plugin.capabilities
+    voice = can.voices[0] if can.voices else "default"
+    return default_config("ga", hub.settings, can, model=hub.settings.served_model, voice=voice)
