@@ -18,6 +18,7 @@ from antiphon.sessions.plugins import SessionPlugin
 
 from .attachment import Attachment
 from .boundary import contained
+from .census import Census, census
 from .clock import Clock
 from .errors import Refused, Resync
 from .host import PipelineHost
@@ -38,6 +39,7 @@ from .outcome import Outcome, decided, durable
 from .plugins import check_plugin
 from .published import Published
 from .roster import OVERTAKEN, Roster
+from .runner import Meter
 from .scoring import LevelScorer, ScoringService
 from .settings import HubSettings
 from .statistics import Statistics
@@ -169,6 +171,17 @@ class Hub:
             uncleaned=self._roster.uncleaned,
             **asdict(self._counts),
         )
+
+    def census(self) -> Census:
+        """Count the live sessions by what they do."""
+        return census(live.runner for live in self._live.values())
+
+    def measure(self, meter: Meter) -> None:
+        """Tell a meter of every transaction of every session when it has become durable, until the hub ends.
+
+        It is a plain call on the path of every event: it must be quick, and what goes wrong in it is only logged.
+        """
+        self._roster.meters.append(meter)
 
     def session(self, name: str) -> core.Session | None:
         """Return the decided state of a live session, to look at."""
@@ -325,7 +338,11 @@ class Hub:
                 `control_id_reused`.
             Resync: the client asks for events that are gone.
         """
-        return await self._counting_refusals(self._resume(resumption))
+        try:
+            return await self._counting_refusals(self._resume(resumption))
+        except (Refused, Resync):
+            self._counts.resumes_refused += 1
+            raise
 
     async def _resume(self, resumption: Resumption) -> Attachment:
         self._roster.refuse_if_stopping()

@@ -154,6 +154,11 @@ class ReplayWindow:
         return self._clock.monotonic_us() - known
 
     @property
+    def unconfirmed(self) -> int:
+        """Bytes that the client has not confirmed, about: it confirms in steps."""
+        return self._total - self._confirmed
+
+    @property
     def _overflow(self) -> Overflow | None:
         """The overflow that lasts."""
         return self._overflows[-1] if self._overflows and self._overflows[-1].last is None else None

@@ -19,7 +19,7 @@ from .live import Live
 from .lost import RETRY_US, Lost
 from .orphans import Orphans, session_of
 from .recovery import fold
-from .runner import Runner
+from .runner import Meter, Runner
 from .scoring import ScoringService
 from .settings import HubSettings
 from .statistics import Counts
@@ -56,6 +56,8 @@ class Roster:
         self.dead = False
         """Whether the engine has ended by an error (M16)."""
         self.counts = Counts()
+        self.meters: list[Meter] = []
+        """Told of everything that is published, by every runner."""
         self._log = log
         self._samples = samples
         self._pipeline = pipeline
@@ -148,6 +150,7 @@ class Roster:
             clock=self._clock,
             abandoning=self._orphans.add,
             counts=self.counts,
+            meters=self.meters,
         )
         live = self.live[name] = Live(runner, self._clock, self._settings, self._scoring, owner)
         runner.crowding = self._crowding

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import anyio
 import anyio.lowlevel
@@ -40,7 +41,7 @@ from antiphon.events.log import EventLog, LogError, Samples, SampleWrite, Snapsh
 from antiphon.sessions import core
 from antiphon.sessions.plugins import Registry
 
-from .boundary import spared_step
+from .boundary import contained_step, spared_step
 from .clock import Clock, Timer
 from .desk import Desk
 from .errors import Refused
@@ -67,6 +68,12 @@ SNAPSHOT_AFTER = 100
 """A turn's end makes a snapshot only after this many entries: a fold of fewer is quicker than loading one."""
 
 
+Meter = Callable[[str, Published], None]
+"""Reads what is published, of every session: the session's name, and the transaction. It never waits."""
+
+METERING = "a reader of what is published failed"
+
+
 class _Pending(Struct):
     """A decided transaction that is not durable yet, and who waits for it."""
 
@@ -82,7 +89,7 @@ class Runner:
 
     `session` is the decided state: others may look at it, between commands, and must not change it.
     `abandoning` is told which requests are aborted because the runner ends; nobody waits for their reports.
-    `counts` are those of all sessions.
+    `counts` are those of all sessions; `meters` are told of every transaction that has become durable here.
     Its background tasks end with it, and an error in one of them ends it.
     """
 
@@ -100,6 +107,7 @@ class Runner:
         clock: Clock,
         abandoning: Callable[[list[str]], None],
         counts: Counts,
+        meters: Sequence[Meter] = (),
     ) -> None:
         self.session = session
         self.name = name
@@ -124,6 +132,7 @@ class Runner:
         self._tasks = anyio.create_task_group()
         self._abandoning = abandoning
         self._counts = counts
+        self._meters = meters
         self._window = SoundWindow(session.input.received)
         self._desk = Desk(name, host, samples, self._window, self._tasks, self.post)
         self._pending: deque[_Pending] = deque()
@@ -405,6 +414,8 @@ class Runner:
             return
         pending = self._pending.popleft()
         self.feed.publish(pending.entry, pending.number)
+        for meter in self._meters:
+            contained_step(METERING, lambda: self.name, partial(meter, self.name, pending.entry))
         if pending.entry.turning and self.turned is not None:
             self.turned(pending.entry)
         if pending.reply is not None:

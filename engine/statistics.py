@@ -9,6 +9,7 @@ class Counts(Struct):
     opened: int = 0
     resumed: int = 0
     refused: int = 0
+    resumes_refused: int = 0
     closed: int = 0
     crashed: int = 0
     recovered: int = 0
@@ -30,6 +31,7 @@ class Statistics(Struct, frozen=True, kw_only=True):
     opened: int
     resumed: int
     refused: int
+    resumes_refused: int
     closed: int
     crashed: int
     recovered: int

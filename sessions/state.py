@@ -32,7 +32,7 @@ from antiphon.events.metrics import StageCost, Usage
 from .batches import Batches
 from .phases import AttachmentPhase, DeliveryPhase, InputPhase, RequestPhase, ResponsePhase, SessionPhase
 
-STATE_VERSION = 33
+STATE_VERSION = 34
 """Behaviour of the fold; a snapshot of another version is ignored."""
 
 KEPT_CONTROLS = 1024

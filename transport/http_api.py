@@ -1,5 +1,7 @@
 """The HTTP endpoints beside the websocket: health, models, and the answers to what is not there (WIRE 11)."""
 
+from collections.abc import Callable
+
 import msgspec
 from msgspec import Struct
 from starlette.applications import Starlette
@@ -13,6 +15,7 @@ from antiphon.engine.hub import Hub
 from .access import PATHS, Denied
 from .gate import Gate
 from .http_secrets import client_secrets, described
+from .metrics import CONTENT_TYPE
 
 
 class ModelOut(Struct, frozen=True, kw_only=True):
@@ -60,8 +63,8 @@ class FailureBody(Struct, frozen=True):
 _KINDS = {404: "NotFoundError", 401: "AuthenticationError", 403: "PermissionDeniedError"}
 
 
-def application(hub: Hub, gate: Gate) -> Starlette:
-    """Return the endpoints of one hub."""
+def application(hub: Hub, gate: Gate, measured: Callable[[], bytes]) -> Starlette:
+    """Return the endpoints of one hub; `measured` returns its figures as text."""
     started_s = hub.clock.wall_us() // 1_000_000
 
     async def health(_request: HttpRequest) -> Response:
@@ -79,6 +82,9 @@ def application(hub: Hub, gate: Gate) -> Starlette:
             raise HTTPException(404, "There is no such model.")
         return _json(_model(name, hub, started_s))
 
+    async def metrics(_request: HttpRequest) -> Response:
+        return Response(measured(), media_type=CONTENT_TYPE)
+
     async def upgrade_only(_request: HttpRequest) -> Response:
         refusal = _failure(426, "UpgradeRequired", "This address speaks websocket.")
         refusal.headers["Upgrade"] = "websocket"
@@ -86,6 +92,7 @@ def application(hub: Hub, gate: Gate) -> Starlette:
 
     routes = [
         Route("/health", health),
+        Route("/metrics", metrics),
         Route("/v1/models", models),
         Route("/v1/models/{name:path}", model),
         *(Route(path, upgrade_only) for path in PATHS),

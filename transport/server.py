@@ -25,6 +25,7 @@ from .connection import Connection
 from .gate import Gate
 from .handshake import Watching
 from .http_api import application
+from .metrics import Metrics
 from .observing import Watch
 from .websocket import Handler, WebSocket, refused
 
@@ -89,6 +90,8 @@ class Server:
         self._hub = hub
         self._listening = listening
         self._gate = Gate(listening.access, hub.clock)
+        self._metrics = Metrics(hub)
+        hub.measure(self._metrics.take)
         self._stopped = anyio.Event()
         self.websockets: set[WebSocket] = set()
         """The open ones."""
@@ -110,7 +113,7 @@ class Server:
         self.port = int(listener.getsockname()[1])
         state = ServerState()
         config = uvicorn.Config(
-            application(self._hub, self._gate),
+            application(self._hub, self._gate, self._metrics.text),
             lifespan="off",
             # A factory takes the place of a class: uvicorn only calls it.
             ws=cast("type[asyncio.Protocol]", self._upgraded),
