@@ -26,7 +26,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # The models come as packages; nothing here asks a model hub.
 export HF_HUB_OFFLINE := 1
 
-.PHONY: help demo serve test check format bench simulate mutants rules pins clean distclean core voice dev
+.PHONY: help demo serve test browser check format bench simulate mutants rules pins clean distclean core voice dev
 
 help: ## what can be done here
 	@echo 'Antiphon. The first run of a target installs what it needs into $(VENV); later runs are quick.'
@@ -46,7 +46,7 @@ serve: voice ## the realtime server on this machine, with the spoken pipeline re
 	@$(BIN)/python -m antiphon.stages.assets
 	@$(BIN)/antiphon serve $(ARGS)
 
-test: check ## check, then every test; ARGS="…" chooses some, as pytest's arguments
+test: check browser ## check, then every test; ARGS="…" chooses some, as pytest's arguments
 	@$(BIN)/python -m antiphon.stages.assets
 ifeq ($(strip $(ARGS)),)
 	@echo '-- the vocabulary and the core, every branch of them'
@@ -59,6 +59,15 @@ ifeq ($(strip $(ARGS)),)
 else
 	@$(BIN)/python -m pytest $(ARGS)
 endif
+
+browser: ## get the browser that the page is tested in, if it is not there
+	@command -v chromium > /dev/null || command -v chromium-browser > /dev/null || command -v google-chrome > /dev/null || \
+	    if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+	        echo "-- installing Chromium"; apt-get -qq update; \
+	        DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends chromium > /dev/null; \
+	    else \
+	        echo "There is no Chromium: the tests of the page are skipped. Install the package chromium to run them."; \
+	    fi
 
 check: voice dev ## format, lint and types (what is checked includes what draws the demo)
 	@echo '-- ruff format';  $(BIN)/ruff format --check .

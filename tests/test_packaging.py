@@ -16,9 +16,9 @@ FOLDERS = ("events", "sessions", "stages", "kernels", "engine", "transport")
 
 # Data that the engine reads at run time: where it may lie, and one planted file for each rule, deep enough to
 # show that the rule reaches below the first folder.
-DATA = {"transport": "static/**/*", "stages": "**/*.toml"}
+DATA = {"transport": "page/*", "stages": "**/*.toml"}
 PLANTED = (
-    "transport/static/planted/page.html",
+    "transport/page/planted.js",
     "stages/planted/deeper/pipeline.toml",
     "stages/planted/deeper/a.py",
 )
@@ -99,7 +99,7 @@ def test_the_installed_wheel_imports_without_the_checkout(checkout: Path, instal
     for folder in folders:
         for path in sorted((checkout / folder).rglob("*.py")):
             name = path.relative_to(checkout).with_suffix("")
-            if path.name != "__main__.py" and "static" not in name.parts:
+            if path.name != "__main__.py":
                 modules.append("antiphon." + ".".join(name.parts))
     # The editable install of this environment is set aside; what is asserted is where each module came from.
     program = f"""

@@ -16,6 +16,7 @@ from .access import PATHS, Denied
 from .gate import Gate
 from .http_secrets import client_secrets, described
 from .metrics import CONTENT_TYPE
+from .page_files import page_routes
 
 
 class ModelOut(Struct, frozen=True, kw_only=True):
@@ -97,6 +98,7 @@ def application(hub: Hub, gate: Gate, measured: Callable[[], bytes]) -> Starlett
         Route("/v1/models/{name:path}", model),
         *(Route(path, upgrade_only) for path in PATHS),
         Route("/v1/realtime/client_secrets", client_secrets(hub, gate), methods=["POST"]),
+        *page_routes(),
     ]
     return Starlette(routes=routes, exception_handlers={HTTPException: _on_http, Denied: _on_denied})
 

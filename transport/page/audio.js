@@ -1,0 +1,131 @@
+/** Microphone and speaker: one audio context with two worklets. */
+
+const MICROPHONE = { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true };
+
+/** The machine's time in seconds, in which everything on the page is told. */
+export const now = () => performance.now() / 1000;
+
+export class Sound {
+  #epoch = 0;
+  #playing = new Set();
+  #stream = null;
+
+  /**
+   * Open the speaker; to be called from a gesture. `onPiece({samples, peak, at})` gives 20 ms of the microphone,
+   * `onHeard(spans)` what left the speaker, `onEnded` and `onDropped({answer, ms, at})` how an answer came to its end.
+   */
+  static async open(handlers) {
+    const context = new AudioContext({ latencyHint: "interactive" });
+    const modules = ["playback-worklet.js", "capture-worklet.js"];
+    await Promise.all(modules.map((name) => context.audioWorklet.addModule(new URL(name, import.meta.url))));
+    await context.resume();
+    return new Sound(context, handlers);
+  }
+
+  constructor(context, handlers) {
+    this.context = context;
+    this.handlers = handlers;
+    this.speaker = new AudioWorkletNode(context, "playback", { numberOfInputs: 0, outputChannelCount: [1] });
+    this.speaker.port.onmessage = ({ data }) => this.#told(data);
+    this.speaker.connect(context.destination);
+  }
+
+  /** Frames that the context has rendered. */
+  get frame() {
+    return Math.round(this.context.currentTime * this.context.sampleRate);
+  }
+
+  /** When a frame was or will be rendered, in the page's time. */
+  time(frame) {
+    return now() + frame / this.context.sampleRate - this.context.currentTime;
+  }
+
+  /** Whether sound of an answer is in the speaker. */
+  get playing() {
+    return this.#playing.size > 0;
+  }
+
+  has(answer) {
+    return this.#playing.has(answer);
+  }
+
+  /** Queue sound of an answer. @param {Float32Array} samples */
+  play(answer, rate, samples, bufferMs) {
+    this.#playing.add(answer);
+    const message = { kind: "sound", epoch: this.#epoch, answer, rate, samples, bufferMs };
+    this.speaker.port.postMessage(message, [samples.buffer]);
+  }
+
+  /** There is no more sound of an answer. */
+  end(answer) {
+    this.speaker.port.postMessage({ kind: "over", epoch: this.#epoch, answer });
+  }
+
+  /** Fall silent with the block that plays; all that is queued is void. Return the frame at which that was said. */
+  silence() {
+    const { frame } = this;
+    this.#epoch += 1;
+    this.#parameter("epoch").value = this.#epoch;
+    this.#parameter("hold").value = 0;
+    return frame;
+  }
+
+  /** Stand still at the sample that plays, or go on there. */
+  hold(still) {
+    this.#parameter("hold").value = still ? 1 : 0;
+  }
+
+  /** Listen to the microphone. Raises what the browser says if there is none or it may not. */
+  async listen() {
+    if (!navigator.mediaDevices) throw new DOMException("no secure context", "SecurityError");
+    this.#stream = await navigator.mediaDevices.getUserMedia({ audio: MICROPHONE });
+    const capture = new AudioWorkletNode(this.context, "capture", { numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit" });
+    capture.port.onmessage = ({ data }) => {
+      this.handlers.onPiece({ ...data, at: this.time(data.frame) });
+    };
+    this.context.createMediaStreamSource(this.#stream).connect(capture);
+  }
+
+  async close() {
+    this.#stream?.getTracks().forEach((track) => track.stop());
+    if (this.context.state !== "closed") await this.context.close();
+  }
+
+  #parameter(name) {
+    return this.speaker.parameters.get(name);
+  }
+
+  #told({ kind, spans, answer, ms, frame }) {
+    if (kind === "heard") {
+      const { sampleRate } = this.context;
+      const timed = spans.map((span) => {
+        const at = this.time(span.frame);
+        return { ...span, at, until: at + span.frames / sampleRate };
+      });
+      return this.handlers.onHeard(timed);
+    }
+    this.#playing.delete(answer);
+    const told = { answer, ms, at: this.time(frame) };
+    if (kind === "ended") this.handlers.onEnded(told);
+    else this.handlers.onDropped(told);
+  }
+}
+
+/** Read 16-bit samples. @param {string} base64 @returns {Float32Array} */
+export function samplesOf(base64) {
+  const text = atob(base64);
+  const samples = new Float32Array(text.length >> 1);
+  for (let i = 0; i < samples.length; i += 1) {
+    const value = text.charCodeAt(2 * i) | (text.charCodeAt(2 * i + 1) << 8);
+    samples[i] = (value > 32767 ? value - 65536 : value) / 32768;
+  }
+  return samples;
+}
+
+/** Write 16-bit samples. @param {Int16Array} samples @returns {string} base64 */
+export function base64Of(samples) {
+  const bytes = new Uint8Array(samples.buffer, samples.byteOffset, samples.byteLength);
+  let text = "";
+  for (let at = 0; at < bytes.length; at += 8192) text += String.fromCharCode(...bytes.subarray(at, at + 8192));
+  return btoa(text);
+}
