@@ -12,6 +12,7 @@ import anyio.to_thread
 import pytest
 
 from antiphon.transport.access import Access
+from antiphon.transport.keys import Keys
 
 from .serving import serving
 
@@ -34,7 +35,7 @@ async def got(url: str, **headers: str) -> tuple[int, Message, bytes]:
 
 
 async def test_the_page_stands_at_the_root_and_needs_no_key() -> None:
-    async with serving(access=Access(keys=("secret",))) as here:
+    async with serving(access=Access(keys=Keys.of("secret"))) as here:
         status, headers, body = await got(here.http + "/")
     assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert body == (PAGE / "index.html").read_bytes()

@@ -15,7 +15,7 @@ const inspector = new Inspector({ list: $("events"), detail: $("detail"), filter
 const timeline = new Timeline($("timeline"), $("readout"), {
   onChoose: ({ number }) => {
     if (!number) return;
-    $("inspector").open = true;
+    unfold(true);
     inspector.find(number);
   },
   onFollow: (following) => ($("follow").hidden = following),
@@ -101,6 +101,8 @@ function arrange() {
   const { turn } = talk.profile;
   $("send").hidden = turn !== "send";
   $("hold").hidden = turn !== "hold";
+  $("interrupt").hidden = turn === "hold"; // holding the button does that
+  $("hint").textContent = talk.profile.hint;
   $("camera").hidden = true;
   press($("mute"), false);
   (turn === "hold" ? $("hold") : turn === "send" ? $("send") : $("mute")).focus();
@@ -123,14 +125,12 @@ function unheard(error) {
 
 /** A socket does not say why it was refused; another request does. */
 async function explain() {
-  const key = $("key").value.trim();
   try {
-    const answer = await fetch("v1/models", { headers: key ? { Authorization: `Bearer ${key}` } : {} });
-    if (answer.status !== 401) return;
+    if ((await known()).status !== 401) return;
     rest();
     $("settings").open = true;
     $("key").focus();
-    notice(key ? "The server does not know this key." : "The server wants an API key.", { stays: true });
+    notice($("key").value ? "The server does not know this key." : "The server wants an API key.", { stays: true });
   } catch {
     notice("The server cannot be reached.", { stays: true });
   }
@@ -140,6 +140,29 @@ function rest() {
   show("rest");
   timeline.show(null);
   notice("");
+}
+
+function unfold(open) {
+  $("wire").hidden = !open;
+  $("unfold").setAttribute("aria-expanded", String(open));
+}
+
+function unfolded() {
+  if (!$("settings").open) return;
+  $("settings").scrollIntoView({ block: "nearest" });
+  models();
+}
+
+/** Offer the names that are served, as far as this key shows them. */
+async function models() {
+  const served = await known().then((answer) => answer.json()).catch(() => ({}));
+  const options = (served.data ?? []).map(({ id }) => Object.assign(document.createElement("option"), { value: id }));
+  $("models").replaceChildren(...options);
+}
+
+function known() {
+  const key = $("key").value.trim();
+  return fetch("v1/models", { headers: key ? { Authorization: `Bearer ${key}` } : {} });
 }
 
 function press(button, pressed) {
@@ -186,6 +209,8 @@ $("again").addEventListener("click", () => {
   $("welcome").querySelector("[type=submit]").focus();
 });
 $("follow").addEventListener("click", () => timeline.follow());
+$("unfold").addEventListener("click", () => unfold($("wire").hidden));
+$("settings").addEventListener("toggle", () => unfolded());
 $("write").addEventListener("submit", (event) => {
   event.preventDefault();
   const words = $("words").value.trim();
@@ -248,7 +273,7 @@ if (!(chosen in PROFILES)) chosen = "conversation";
 offer();
 $("key").value = sessionStorage.getItem("key") ?? "";
 $("model").value = sessionStorage.getItem("model") ?? "";
-if (NARROW.matches) $("inspector").open = false;
+unfold(!NARROW.matches);
 show("rest");
 
 /** For the console, and for tests. */

@@ -4,6 +4,7 @@ import { Outbox } from "./outbox.js";
 
 const HEARTBEAT_MS = 10_000;
 const OPENING_MS = 30_000;
+const CLOSING_MS = 1_000;
 const SHORTEST_MS = 250;
 const LONGEST_MS = 4_000;
 const PATIENCE_MS = 150_000; // a server that starts again waits two minutes for its sessions
@@ -49,16 +50,16 @@ export class Line {
 
   /** Say something, now or on the next socket; it is applied exactly once. */
   send(event) {
-    if (this.over || !this.id) return;
+    if (this.over) return;
     if (!this.#outbox.put(event)) return this.#end("failed", "More waits for the server than may be kept.");
     this.#options.onSent(event);
     this.#flush();
   }
 
-  /** Ask for the end; its confirmation comes as an event. */
+  /** Ask for the end; its confirmation comes as an event, or is not waited for any longer. */
   close() {
     if (this.id) this.send({ type: "session.close" });
-    else this.#end("ended", "");
+    setTimeout(() => this.#end("ended", ""), this.#attached ? CLOSING_MS : 0);
   }
 
   /** Lose the socket, as a bad network does. */

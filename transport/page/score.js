@@ -107,9 +107,11 @@ export class Score {
   #answers(story) {
     const answers = [...story.answers.values()];
     answers.forEach((answer, i) => {
+      const last = Math.max(answer.created, answer.spans.at(-1)?.until ?? 0);
+      const lasts = (answer.receivedMs - answer.heardMs) / 1000 + 8; // its rest, and what is written below it
+      if (answer.created > this.view.until || last + lasts < this.view.from) return;
       const next = answers.slice(i + 1).find((one) => one.peaks.length);
       const limit = next ? (next.firstSound ?? next.created) : Infinity;
-      if (answer.created > this.view.until) return;
       this.#heard(story, answer);
       this.#unheard(story, answer, limit);
       this.#stages(answer, next ? next.created : Infinity);
@@ -126,7 +128,7 @@ export class Score {
     const restMs = answer.receivedMs - answer.heardMs;
     if (restMs < 1) return;
     const last = answer.spans.at(-1)?.until ?? answer.created;
-    const waits = answer.cut === null && answer.done === null ? true : answer.cut === null && answer.spans.length > 0;
+    const waits = !answer.cut && !answer.suppressed && (answer.done === null || answer.spans.length > 0);
     const from = answer.cut?.at ?? (waits ? Math.max(last, this.view.present) : last);
     const until = Math.min(from + restMs / 1000, limit);
     this.context.fillStyle = this.ink.answer;

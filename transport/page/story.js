@@ -52,10 +52,10 @@ export class Story {
     return piece ? piece.at + (ms - piece.ms) / 1000 : this.start;
   }
 
-  speechStarted(item, ms) {
+  speechStarted(item, ms, number) {
     const from = this.inputTime(ms);
     this.speech.push({ from, to: null, item });
-    this.turns.push({ from, to: null, item, text: "" });
+    this.turns.push({ from, to: null, item, text: "", number });
   }
 
   speechStopped(item, ms) {
@@ -91,7 +91,8 @@ export class Story {
       receivedMs: 0,
       heardMs: 0,
       spans: [],
-      cut: null,
+      cut: null, // { at, ms }: where the speaker was silenced
+      suppressed: false, // not to be heard any more, whatever comes of it
       text: "",
       marks: [],
       costs: [],
@@ -125,7 +126,9 @@ export class Story {
 
   /** Everything that one can stop at, in order. */
   moments() {
-    const turns = this.turns.map((turn) => ({ at: turn.from, kind: "turn", text: `You: ${turn.text || "…"}` }));
+    const turns = this.turns.map((turn) => {
+      return { at: turn.from, kind: "turn", text: `You: ${turn.text || "…"}`, number: turn.number ?? 0 };
+    });
     const answers = [...this.answers.values()].map((answer) => ({
       at: answer.firstSound ?? answer.created,
       kind: "answer",

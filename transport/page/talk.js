@@ -14,8 +14,6 @@ export class Talk {
   capabilities = {};
   interrupted = null; // { frame, at }: when the speaker was last silenced
   #acknowledged = new Map(); // response -> milliseconds
-  #suppressed = new Set(); // answers that are not to be heard any more
-  #formats = new Map();
   #batch = [];
   #batchSize = 0;
 
@@ -78,8 +76,8 @@ export class Talk {
 
   /** The talk button goes down: what plays is silenced here, and goes on being made at the server. */
   hold() {
-    for (const { id, done } of this.story.answers.values()) {
-      if (done === null || this.sound?.has(id)) this.#suppressed.add(id);
+    for (const answer of this.story.answers.values()) {
+      if (answer.done === null || this.sound?.has(answer.id)) answer.suppressed = true;
     }
     this.#silence();
     this.ptt.down();
@@ -168,11 +166,12 @@ export class Talk {
   /** The speaker was silenced in the middle of an answer: that is how much of it was heard. */
   #dropped({ answer: id, ms, at }) {
     const answer = this.story.answers.get(id);
-    if (!answer) return;
+    if (!answer || this.line.over) return;
     answer.heardMs = Math.min(ms, answer.receivedMs);
     answer.cut = { at, ms };
     const heard = (ms / 1000).toFixed(1);
-    this.story.mark(at, "cut", `Interrupted: ${heard} s of the answer were heard, of ${(answer.receivedMs / 1000).toFixed(1)} s.`);
+    const made = (answer.receivedMs / 1000).toFixed(1);
+    this.story.mark(at, "cut", `Interrupted: ${heard} s of the answer were heard, of ${made} s.`, this.line.lastNumber);
     this.line.send({
       type: "conversation.item.truncate",
       item_id: `item_${id}`,
@@ -204,7 +203,7 @@ export class Talk {
     const lost = this.story.gaps.findLast((gap) => gap.to === null);
     if (status === "lost" && !lost) {
       this.story.gaps.push({ from: now(), to: null });
-      this.story.mark(now(), "lost", "The connection was lost.");
+      this.story.mark(now(), "lost", "The connection was lost.", this.line.lastNumber);
     } else if (status === "open" && lost) {
       lost.to = now();
       this.story.mark(now(), "resumed", `Resumed after ${(lost.to - lost.from).toFixed(1)} s; nothing was missed.`);
@@ -229,14 +228,14 @@ export class Talk {
   }
 
   speechStarted(event) {
-    this.story.speechStarted(event.item_id, event.audio_start_ms);
+    this.story.speechStarted(event.item_id, event.audio_start_ms, event.server_event_seq);
     this.view.user(event.item_id, { open: true });
     if (this.profile.turn === "pause" && !this.careful && this.sound?.playing) this.#silence();
   }
 
   committed(event, at) {
     if (!this.story.turn(event.item_id)) {
-      this.story.turns.push({ from: at, to: at, item: event.item_id, text: "" });
+      this.story.turns.push({ from: at, to: at, item: event.item_id, text: "", number: event.server_event_seq });
     }
     this.story.committed(event.item_id, at);
     this.view.user(event.item_id, { open: false });
@@ -268,7 +267,7 @@ export class Talk {
     if (!delta || !answer) return;
     const samples = samplesOf(delta);
     this.story.answerSound(id, samples, rate, metadata?.audio_text_marks);
-    if (this.#suppressed.has(id) || answer.cut || !this.sound) return;
+    if (answer.suppressed || answer.cut || !this.sound) return;
     this.sound.play(id, rate, samples, this.profile.bufferMs);
   }
 

@@ -42,6 +42,7 @@ export class Timeline {
     this.stopped = null;
     this.#chosen = null;
     this.follow();
+    this.#draw();
   }
 
   /** Let time stand still: the conversation is over. */
