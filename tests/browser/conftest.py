@@ -24,15 +24,25 @@ factory = "antiphon.stages.scorers:energy"
 """
 
 
-@pytest.fixture
-def turns(tmp_path: Path) -> Iterator[ServerProcess]:
-    """A server whose model takes turns, as a cascade does; the other one answers whenever it likes."""
-    file = tmp_path / "turns.toml"
-    file.write_text(TURNS)
-    one = ServerProcess(tmp_path / "turns", pipeline=str(file))
+def serving(folder: Path, pipeline: str) -> Iterator[ServerProcess]:
+    file = folder / "pipeline.toml"
+    file.write_text(pipeline)
+    one = ServerProcess(folder / "data", pipeline=str(file))
     one.start()
     yield one
     one.close()
+
+
+@pytest.fixture
+def turns(tmp_path: Path) -> Iterator[ServerProcess]:
+    """A server whose model takes turns, as a cascade does; that of `server` answers whenever it likes."""
+    yield from serving(tmp_path, TURNS)
+
+
+@pytest.fixture
+def watching(tmp_path: Path) -> Iterator[ServerProcess]:
+    """A server whose model sees: the session half of AURA, in front of the echo."""
+    yield from serving(tmp_path, TURNS.replace("cascade", "aura").replace("max_sessions = 8", "max_sessions = 1"))
 
 
 @pytest.fixture(scope="package")

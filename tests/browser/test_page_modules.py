@@ -17,7 +17,7 @@ async () => {
   const told = [];
   const make = (visionFollow) => new PushToTalk({
     append: (samples, isSpeech, frames) => told.push([samples.length, isSpeech, ...frames]),
-    commit: () => told.push("commit"),
+    commit: (spoken) => told.push(spoken ? "commit" : "commit pictures"),
     chunk: 3200,
     visionFollow,
   });
@@ -122,10 +122,10 @@ async def test_push_to_talk_sends_what_is_meant(server: ServerProcess, quiet: Pa
             "commit",
         ],
         "nothing was said": ["commit"],
-        "two pictures are a turn": [[160, False, "a", "b"], "commit"],
+        "two pictures are a turn": [[160, False, "a", "b"], "commit pictures"],
         "without vision-follow they are none": [],
-        "locked from letting go to the end of that answer": ["commit", [160, False, "d", "e"], "commit"],
-        "silence as an answer releases": ["commit", [160, False, "a", "b"], "commit"],
+        "locked from letting go to the end of that answer": ["commit", [160, False, "d", "e"], "commit pictures"],
+        "silence as an answer releases": ["commit", [160, False, "a", "b"], "commit pictures"],
     }
 
 

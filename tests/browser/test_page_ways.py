@@ -82,6 +82,28 @@ async def test_the_space_bar_holds_the_floor(turns: ServerProcess, talking: Path
         assert not complaints
 
 
+async def test_the_camera_is_followed_between_the_turns(watching: ServerProcess, talking: Path) -> None:
+    """Two pictures are a turn while the button is up; while it is held each piece carries the newest (S-G6)."""
+    async with browsing(watching.url, talking) as (page, complaints):
+        await start(page, "Push to talk")
+        await page.evaluate(SPY)
+        await page.get_by_role("button", name="Camera").click()
+        await until(page, "seen.filter((one) => one.type === 'response.done').length === 1")
+        pictures = (await said(page, "input_audio_buffer.append"))[0]
+        assert (pictures["is_speech"], len(pictures["video_frames"])) == (False, 2)
+        assert all(picture.startswith("/9j/") for picture in pictures["video_frames"])  # JPEG
+        await page.keyboard.down(" ")
+        await until(page, "said.some((one) => one.is_speech)")
+        await page.keyboard.up(" ")
+        spoken_at = await page.evaluate("said.findIndex((one) => one.is_speech)")
+        assert len((await page.evaluate("said"))[spoken_at]["video_frames"]) == 1
+        await until(
+            page, "document.querySelectorAll('.row.user').length === 1"
+        )  # pictures are nothing that was said
+        assert not await events(page, "error")
+        assert not complaints
+
+
 async def test_a_short_sound_over_the_answer_lets_it_go_on(server: ServerProcess, tmp_path: Path) -> None:
     microphone = write(tmp_path / "mhm.wav", spoken(0.5, 2.2, 1.5, 0.2, 10))
     async with browsing(server.url, microphone) as (page, complaints):

@@ -71,6 +71,31 @@ async def test_nothing_comes_from_elsewhere_and_no_script_stands_in_the_page() -
     assert not re.findall(rb"<style|<script>|\son\w+=|\sstyle=|https?://", body)
 
 
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", [0, 1])
+def test_what_is_written_can_be_read_by_day_and_by_night(theme: int) -> None:
+    """4.5 to 1 for text, 3 to 1 for what is not (WCAG AA)."""
+    blocks = re.findall(r":root \{(.*?)\}", (PAGE / "style.css").read_text(), re.S)
+    colours = dict(re.findall(r"--([\w-]+): (#\w{6});", blocks[theme]))
+    for ground in ("paper", "page"):
+        for ink in ("ink", "soft", "you", "answer", "rubric"):
+            assert contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
+        for mark in ("good", "edge"):
+            assert contrast(colours[mark], colours[ground]) >= 3, (mark, ground)
+    for filled in ("answer", "you"):
+        assert contrast(colours["on-primary"], colours[filled]) >= 4.5
+
+
 @pytest.mark.parametrize("name", ["nothing.js", "..%2fhttp_api.py", "../http_api.py", ".."])
 async def test_nothing_else_is_served(name: str) -> None:
     async with serving() as here:

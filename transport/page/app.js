@@ -199,6 +199,11 @@ function hold(down) {
 
 $("welcome").addEventListener("submit", start);
 $("mute").addEventListener("click", mute);
+for (const id of ["mute", "camera"]) {
+  $(id).addEventListener("click", ({ detail }) => {
+    if (detail && talk.profile.turn === "hold") $("hold").focus(); // who points goes on with the space bar
+  });
+}
 $("interrupt").addEventListener("click", () => talk.interrupt());
 $("send").addEventListener("click", () => talk.commit());
 $("camera").addEventListener("click", watch);

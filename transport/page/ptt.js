@@ -4,7 +4,7 @@ const QUEUED = 2;
 const SILENCE = 160; // samples
 
 /**
- * `append(samples, isSpeech, frames)` and `commit()` send. A turn of pictures is never committed while one that was
+ * `append(samples, isSpeech, frames)` and `commit(spoken)` send. A turn of pictures is never committed while one that was
  * spoken has no answer yet: the first stages hold one request, and the second would abort the first.
  */
 export class PushToTalk {
@@ -31,7 +31,7 @@ export class PushToTalk {
   up() {
     if (!this.held) return;
     this.#flush();
-    this.commit();
+    this.commit(true);
     this.#locked = true;
     this.#answer = null;
     this.#stale = this.#current;
@@ -58,7 +58,7 @@ export class PushToTalk {
     this.#queue = [...this.#queue, picture].slice(-QUEUED);
     if (this.#locked || this.#queue.length < QUEUED) return;
     this.append(new Int16Array(SILENCE), false, this.#queue);
-    this.commit();
+    this.commit(false);
     this.#queue = [];
   }
 

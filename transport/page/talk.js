@@ -14,6 +14,8 @@ export class Talk {
   capabilities = {};
   interrupted = null; // { frame, at }: when the speaker was last silenced
   #acknowledged = new Map(); // response -> milliseconds
+  #commits = []; // of our own, which are answered in order: whether something was said
+  #unspoken = new Set();
   #batch = [];
   #batchSize = 0;
 
@@ -22,7 +24,7 @@ export class Talk {
     this.story = new Story(now());
     this.ptt = new PushToTalk({
       append: (samples, isSpeech, frames) => this.#append(samples, { is_speech: isSpeech }, frames),
-      commit: () => this.commit(),
+      commit: (spoken) => this.commit(spoken),
       chunk: this.profile.chunkMs * 16,
       visionFollow: Boolean(this.profile.visionFollow),
     });
@@ -55,8 +57,9 @@ export class Talk {
 
   // -- what the user does --------------------------------------------------------------------------------------
 
-  commit() {
+  commit(spoken = true) {
     this.#flush();
+    this.#commits.push(spoken);
     this.line.send({ type: "input_audio_buffer.commit", create_response: true });
   }
 
@@ -234,6 +237,11 @@ export class Talk {
   }
 
   committed(event, at) {
+    const spoken = this.#commits.shift() ?? true;
+    if (!spoken || event.event?.is_speech === false) {
+      this.#unspoken.add(event.item_id); // pictures, or silence: a turn, but nothing that was said
+      return;
+    }
     if (!this.story.turn(event.item_id)) {
       this.story.turns.push({ from: at, to: at, item: event.item_id, text: "", number: event.server_event_seq });
     }
@@ -241,7 +249,12 @@ export class Talk {
     this.view.user(event.item_id, { open: false });
   }
 
+  failed({ code }) {
+    if (code === "input_audio_buffer_empty" || code === "commit_aborted") this.#commits.shift();
+  }
+
   userWords(item, text, final) {
+    if (this.#unspoken.has(item)) return;
     const turn = this.story.turn(item);
     if (turn) turn.text = final ? text : turn.text + text;
     this.view.user(item, { text: turn ? turn.text : text, final });
@@ -336,6 +349,7 @@ const HANDLERS = {
   "output_audio_buffer.paused": (talk, event) => talk.paused(event),
   "output_audio_buffer.resumed": (talk, event, at) => talk.goesOn(event, at),
   error: (talk, event, at) => {
+    talk.failed(event.error);
     talk.story.mark(at, "error", event.error.message, event.server_event_seq);
     talk.view.notice(event.error.message, event.error.code);
   },
