@@ -75,20 +75,20 @@ class Complaints(list[str]):
 @asynccontextmanager
 async def browsing(
     url: str,
-    microphone: Path,
+    microphone: Path | None,
     *,
     width: int = 1280,
     height: int = 800,
     dark: bool = False,
     open_to_tests: bool = False,
 ) -> AsyncIterator[tuple[Page, Complaints]]:
-    """Open the page of a server in a browser of its own. The file is played to the microphone once.
+    """Open the page of a server in a browser of its own. The file is played to the microphone once; None: it beeps.
 
     `open_to_tests`: modules that are not the server's may be loaded into it.
     """
-    flags = [*FLAGS, f"--use-file-for-fake-audio-capture={microphone}%noloop"]
+    heard = [] if microphone is None else [f"--use-file-for-fake-audio-capture={microphone}%noloop"]
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=executable(), args=flags)
+        browser = await playwright.chromium.launch(executable_path=executable(), args=[*FLAGS, *heard])
         context = await browser.new_context(
             viewport={"width": width, "height": height},
             color_scheme="dark" if dark else "light",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
+from playwright.async_api import Page
 
-from .chromium import browsing, spoken, write
+from .chromium import browsing
 from tests.acceptance.servers import ServerProcess
 
 pytestmark = pytest.mark.timeout(60)
@@ -105,14 +106,14 @@ async () => {
 """
 
 
-@pytest.fixture
-def quiet(tmp_path: Path) -> Path:
-    return write(tmp_path / "quiet.wav", spoken(1))
+@pytest.fixture(scope="module")
+async def page(server: ServerProcess) -> AsyncIterator[Page]:
+    async with browsing(server.url, None) as (one, _):
+        yield one
 
 
-async def test_push_to_talk_sends_what_is_meant(server: ServerProcess, quiet: Path) -> None:
-    async with browsing(server.url, quiet) as (page, _):
-        told = await page.evaluate(PUSH_TO_TALK)
+async def test_push_to_talk_sends_what_is_meant(page: Page) -> None:
+    told = await page.evaluate(PUSH_TO_TALK)
     assert told == {
         "up: sound is discarded": [],
         "held: chunks carry the pending picture, then the last one": [
@@ -129,19 +130,17 @@ async def test_push_to_talk_sends_what_is_meant(server: ServerProcess, quiet: Pa
     }
 
 
-async def test_rates_are_changed_cleanly(server: ServerProcess, quiet: Path) -> None:
-    async with browsing(server.url, quiet) as (page, _):
-        for rates in ((48_000, 16_000), (44_100, 16_000), (24_000, 48_000), (22_050, 48_000), (16_000, 16_000)):
-            kept = await page.evaluate(RATES, [*rates, 1_000])
-            assert kept["ratio"] < 0.01, (rates, kept)
-            assert rates[1] - kept["made"] < rates[1] / 500
-        folded = await page.evaluate(ALIAS, [48_000, 16_000, 11_000])
+async def test_rates_are_changed_cleanly(page: Page) -> None:
+    for rates in ((48_000, 16_000), (44_100, 16_000), (24_000, 48_000), (22_050, 48_000), (16_000, 16_000)):
+        kept = await page.evaluate(RATES, [*rates, 1_000])
+        assert kept["ratio"] < 0.01, (rates, kept)
+        assert rates[1] - kept["made"] < rates[1] / 500
+    folded = await page.evaluate(ALIAS, [48_000, 16_000, 11_000])
     assert folded["ratio"] < 0.01, "what the lower rate cannot hold must not come back as another tone"
 
 
-async def test_each_command_is_kept_until_it_is_known_to_be_applied(server: ServerProcess, quiet: Path) -> None:
-    async with browsing(server.url, quiet) as (page, _):
-        told = await page.evaluate(OUTBOX)
+async def test_each_command_is_kept_until_it_is_known_to_be_applied(page: Page) -> None:
+    told = await page.evaluate(OUTBOX)
     assert told["first"] == [1, 2]
     assert told["second"] == [3, 4]
     assert told["again"] == [4]

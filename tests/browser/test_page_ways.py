@@ -177,9 +177,9 @@ async def test_everything_can_be_reached_with_the_keyboard(server: ServerProcess
         await expect(page.locator("#events li:visible")).to_have_count(1)
 
 
-@pytest.mark.parametrize("dark", [False, True])
-async def test_a_phone_shows_all_of_it(server: ServerProcess, quiet: Path, dark: bool) -> None:
-    async with browsing(server.url, quiet, width=360, height=740, dark=dark) as (page, complaints):
+async def test_a_phone_shows_all_of_it_and_moves_little_if_asked_to(server: ServerProcess, quiet: Path) -> None:
+    async with browsing(server.url, quiet, width=360, height=740) as (page, complaints):
+        await page.emulate_media(color_scheme="dark", reduced_motion="reduce")
         fits = "document.documentElement.scrollWidth <= innerWidth"
         assert await page.evaluate(fits)
         await expect(page.get_by_role("button", name="Start talking")).to_be_in_viewport()
@@ -187,6 +187,9 @@ async def test_a_phone_shows_all_of_it(server: ServerProcess, quiet: Path, dark:
         assert await page.evaluate(fits)
         for name in ("Hold to talk", "Lose the line", "End"):
             await expect(page.get_by_role("button", name=name)).to_be_in_viewport(ratio=1)
+        await page.get_by_role("button", name="Lose the line").click()
+        assert await page.evaluate("getComputedStyle(document.querySelector('.dot')).animationName") == "none"
+        assert await page.evaluate(fits)
         assert not complaints
 
 

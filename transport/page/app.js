@@ -249,6 +249,9 @@ addEventListener("keyup", (event) => {
   if (event.key === " ") hold(false);
 });
 addEventListener("online", () => talk?.line.hurry());
+document.addEventListener("visibilitychange", () => {
+  if (talk && !talk.line.over && !document.hidden) talk.sound?.context.resume(); // phones take the sound away
+});
 addEventListener("pagehide", () => talk?.line.close());
 
 // -- what is remembered of one tab -------------------------------------------------------------------------------
