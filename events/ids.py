@@ -7,6 +7,9 @@ from msgspec import Struct
 
 _EVENT_PREFIX = "event_"
 
+LONGEST_CALL_ID = 32
+"""Characters of the name of a call. Clients hold OpenAI's limit: LiveKit's answers a longer one by another name."""
+
 
 def derive(session: str, kind: str, counter: int) -> str:
     """Return 32 hex digits that depend on nothing but the three arguments.
@@ -38,8 +41,8 @@ def assistant_item_id(response: str) -> str:
 
 
 def call_id(session: str, counter: int) -> str:
-    """Return `call_` and 32 hex digits, for a call that the model did not name."""
-    return f"call_{derive(session, 'call', counter)}"
+    """Return `call_` and 24 hex digits, for a call that the model did not name (see `LONGEST_CALL_ID`)."""
+    return f"call_{derive(session, 'call', counter)[:24]}"
 
 
 def conversation_id(session: str) -> str:

@@ -86,8 +86,12 @@ def _begin(draft: Draft, report: cmd.StageCalled) -> None:
 
 
 def _call_id(session: Session, wanted: str) -> str:
-    """Return the model's name for a call, or one of ours if it has none or it was used before, deleted or not."""
-    free = wanted and wanted not in session.conversation.called and wanted not in call_ids(session)
+    """Return the model's name for a call, or one of ours.
+
+    If it has none, one that is longer than clients take, or one that was used before, deleted or not.
+    """
+    fits = 0 < len(wanted) <= ids.LONGEST_CALL_ID
+    free = fits and wanted not in session.conversation.called and wanted not in call_ids(session)
     return wanted if free else next_call_id(session)
 
 

@@ -5,7 +5,8 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from antiphon.events.commands import AnyCommand, CreateItem, DeleteItem, RetrieveItem, TruncateItem
-from antiphon.events.errors import Detail, ErrorType, error_type, retryable
+from antiphon.events.config import Dialect
+from antiphon.events.errors import CODES, Detail, ErrorType, error_type, retryable
 
 MAX_EVENT = 15 * 1024 * 1024
 """Bytes of the largest event that is read; above it `event_too_large`."""
@@ -15,10 +16,15 @@ MAX_FRAME = 16 * 1024 * 1024
 
 NORMAL = 1000
 GOING_AWAY = 1001
+PROTOCOL = 1002
 INVALID_DATA = 1007
 POLICY = 1008
+TOO_BIG = 1009
 INTERNAL = 1011
 TRY_LATER = 1013
+
+CLOSE_CODES = frozenset({NORMAL, GOING_AWAY, PROTOCOL, INVALID_DATA, POLICY, TOO_BIG, INTERNAL, TRY_LATER})
+"""With what a connection is closed: 1002, 1007 and 1009 for frames that are none, the others as WIRE 1.9 says."""
 
 Keep = Literal["keep"]
 _KEEP: Keep = "keep"
@@ -155,3 +161,12 @@ def _spelling(body: ErrorBody, detail: Detail | None, command: AnyCommand | None
     if body.code == "item_not_found" and command is not None:
         return _ITEM_NOT_FOUND.get(type(command))
     return _SPELLINGS.get(body.code or "")
+
+
+def documented(dialect: Dialect) -> frozenset[str | None]:
+    """Return every code that an error may have in a dialect (WIRE 9.2, 9.3)."""
+    if dialect == "duplex":
+        return frozenset(CODES)
+    spelled = (*_SPELLINGS.values(), *_BAD_EVENT.values(), *_ITEM_NOT_FOUND.values(), _NOT_AUDIO)
+    kept = CODES.keys() - _SPELLINGS.keys() - {"bad_event"}
+    return frozenset(kept) | {spelling.code for spelling in spelled}

@@ -176,8 +176,8 @@ class Server:
         group = self._group
         if group is None or self._stopped.is_set():
             return refused(503, "Service Unavailable", b'{"error":{"code":"going_away"}}')
-        described = _described(request)
         try:
+            described = _described(request)
             asked = invitation(described, self._hub.settings.default_dialect)
             grant = self._gate.admit(described)
         except Denied as denied:
@@ -228,7 +228,15 @@ def _shown(host: str) -> str:
 
 
 def _described(request: UpgradeRequest) -> Request:
-    parts = urlsplit(request.path)
+    """Return what a request says of itself.
+
+    Raises:
+        Denied: its target is none.
+    """
+    try:
+        parts = urlsplit(request.path)
+    except ValueError:
+        raise Denied(400, "Bad Request", "invalid_request", "This address cannot be read.") from None
     headers = {name.lower(): value for name, value in request.headers.raw_items()}
     protocols = ",".join(request.headers.get_all("Sec-WebSocket-Protocol"))
     return Request(

@@ -26,7 +26,6 @@ def test_wire_3_ids_have_their_shape() -> None:
     for made, prefix in (
         (ids.response_id("s", 1), "resp_"),
         (ids.item_id("s", 1), "item_"),
-        (ids.call_id("s", 1), "call_"),
         (ids.conversation_id("s"), "conv_"),
         (ids.event_id(1, 2, 3), "event_"),
         (ids.session_id("sess_", b"secret", "c", 0), "sess_"),
@@ -34,6 +33,12 @@ def test_wire_3_ids_have_their_shape() -> None:
     ):
         assert re.fullmatch(prefix + "[0-9a-f]{32}", made)
     assert ids.assistant_item_id("resp_x") == "item_resp_x"
+
+
+def test_the_name_of_a_call_is_no_longer_than_clients_take() -> None:
+    assert re.fullmatch("call_[0-9a-f]{24}", ids.call_id("s", 1))
+    assert len(ids.call_id("s", 10**9)) <= ids.LONGEST_CALL_ID
+    assert ids.call_id("s", 1) != ids.call_id("s", 2)
 
 
 @rule("A1")

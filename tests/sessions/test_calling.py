@@ -77,7 +77,7 @@ def test_arguments_come_in_pieces_and_a_new_call_closes_the_one_before() -> None
 
 
 @rule("J9")
-@pytest.mark.parametrize("wanted", ["call_7", ""])
+@pytest.mark.parametrize("wanted", ["call_7", "", "c" * 33])
 def test_the_models_name_for_a_call_is_kept_unless_it_was_used_before(wanted: str) -> None:
     world = World()
     world.item(FunctionCall(id="", call_id="call_7", name="look", arguments="{}"))
@@ -87,6 +87,7 @@ def test_the_models_name_for_a_call_is_kept_unless_it_was_used_before(wanted: st
     ids = [call.call_id for call in calls(world)]
     assert ids[0] == "call_7"
     assert ids[1] not in ("call_7", "")
+    assert len(ids[1]) <= 32
     assert ids[2] == "call_8"
 
 

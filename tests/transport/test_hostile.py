@@ -269,6 +269,15 @@ async def test_text_that_is_not_utf8_closes_the_connection() -> None:
         assert (await wire.closed())[0] == 1007
 
 
+@pytest.mark.parametrize("target", ["//[/v1/realtime", "http://[::1/v1/realtime"])
+async def test_an_upgrade_of_what_is_no_address_is_refused(target: str) -> None:
+    request = f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    request += "Sec-WebSocket-Key: x3JJHMbDL1EzLkh9GBhXDw==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    async with serving() as served, await anyio.connect_tcp("127.0.0.1", served.server.port) as stream:
+        await stream.send(request.encode())
+        assert (await stream.receive()).startswith(b"HTTP/1.1 400 ")
+
+
 async def test_a_frame_over_the_limit_closes_the_connection() -> None:
     async with serving() as served, Wire.to(served.url) as wire:
         await wire.next()
