@@ -13,8 +13,10 @@ AUDIO ?=
 ARGS ?=
 SEEDS ?= 0..36000
 JOBS ?= 2
+INPUTS ?= 100000
 
 VENV := .venv
+CLIENTS := .venv-conformance
 BIN := $(VENV)/bin
 PINS := requirements/constraints.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -26,16 +28,17 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # The models come as packages; nothing here asks a model hub.
 export HF_HUB_OFFLINE := 1
 
-.PHONY: help demo serve test browser check format bench simulate mutants rules pins clean distclean core voice dev
+.PHONY: help demo serve test browser check format bench simulate mutants fuzz conformance rules pins clean distclean \
+    core voice dev
 
 help: ## what can be done here
 	@echo 'Antiphon. The first run of a target installs what it needs into $(VENV); later runs are quick.'
 	@echo
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | \
-	    while IFS=$$'\t' read -r target text; do printf '  make %-9s %s\n' "$$target" "$$text"; done
+	    while IFS=$$'\t' read -r target text; do printf '  make %-11s %s\n' "$$target" "$$text"; done
 	@echo
 	@echo 'Variables: AUDIO=question.wav (demo), ARGS="…" (handed on by demo, serve, test and bench),'
-	@echo '           SEEDS=A..B, JOBS=N (which worlds simulate runs, in how many processes),'
+	@echo '           SEEDS=A..B, JOBS=N (which worlds simulate runs, in how many processes), INPUTS=N (fuzz),'
 	@echo '           PYTHON=python3.12 (the interpreter that the environment is made with; 3.11 or newer).'
 
 demo: voice ## a spoken conversation on this machine, written to a log and replayed; AUDIO=file.wav speaks yours
@@ -88,6 +91,12 @@ simulate: dev ## worlds in which everything goes wrong, every rule checked behin
 mutants: dev ## put deliberate faults into the product, one at a time: the simulator must find each
 	@$(BIN)/python -m tests.simulation.mutants --jobs "$(JOBS)" $(ARGS)
 
+fuzz: dev ## hostile inputs, each of which has its documented answer and leaves nothing behind; INPUTS=100000 JOBS=2
+	@$(BIN)/python -m tests.fuzz --inputs "$(INPUTS)" --jobs "$(JOBS)" $(ARGS)
+
+conformance: dev $(CLIENTS)/.stamp ## realtime clients of the field, unmodified, against a server of ours
+	@$(BIN)/python -m tests.conformance --clients $(CLIENTS) $(ARGS)
+
 rules: voice dev ## the table of rules and the tests that hold them; fails if a rule has none
 	@$(BIN)/python -m tests.rules $(ARGS)
 
@@ -100,8 +109,8 @@ clean: ## remove what builds, tests and tools left behind (the environment stays
 	@rm -rf build dist out .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
 	@find events sessions stages kernels engine transport tests src -name __pycache__ -type d -prune -exec rm -rf {} +
 
-distclean: clean ## clean, and remove the environment too (the prepared models stay in ANTIPHON_CACHE)
-	@rm -rf $(VENV)
+distclean: clean ## clean, and remove the environments too (the prepared models stay in ANTIPHON_CACHE)
+	@rm -rf $(VENV) $(CLIENTS)
 
 # --- the environment ---------------------------------------------------------------------------------------
 
@@ -144,4 +153,12 @@ $(VENV)/.stamp-voice: $(VENV)/.stamp-core
 $(VENV)/.stamp-dev: $(VENV)/.stamp-core
 	@echo '-- installing the tools'
 	@$(INSTALL) --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+# The clients fix other versions than ours, and ours must not change with them.
+$(CLIENTS)/.stamp: requirements/conformance.txt | $(BIN)/python
+	@echo '-- environment: $(CLIENTS) (the clients of the field, about 700 MB, once)'
+	@$(PYTHON) -m venv $(CLIENTS)
+	@$(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet --requirement $<
+	@$(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps vllm-omni==0.30.0
 	@touch $@
