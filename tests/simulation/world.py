@@ -3,16 +3,13 @@
 import asyncio
 import hashlib
 import random
-import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import anyio
 import msgspec
-import structlog
 
-from antiphon.engine import direct
 from antiphon.engine.errors import Refused
 from antiphon.engine.orphans import session_of
 from antiphon.events import ids
@@ -23,7 +20,6 @@ from antiphon.sessions import core
 from antiphon.sessions.models.base import TurnModel
 from antiphon.sessions.plugins import CASCADE, ECHO
 from antiphon.stages.base import Submit
-from antiphon.transport import handshake
 
 from .faults import FAULTS
 from .guest import Guest
@@ -33,6 +29,7 @@ from .net import Line, Reader
 from .peer import Peer, Shown
 from .process import Process
 from .script import Script, Step
+from .seeded import seeded
 from .stage import is_loud
 from .store import Disk, ProcessLog
 from tests.sessions.world import BESIDE, MEMORY
@@ -402,37 +399,6 @@ NOTED = frozenset(
 )
 
 
-class _Errors:
-    """Errors of ours that a boundary has caught: nobody may cause one (M10, D7)."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-
-    def __call__(
-        self, _logger: object, name: str, event: MutableMapping[str, object]
-    ) -> MutableMapping[str, object]:
-        if event.get("exc_info"):
-            self.world.blame(sys.exc_info()[1] or AssertionError(str(event)))
-        raise structlog.DropEvent
-
-
-@contextmanager
-def _seeded(world: World) -> Iterator[None]:
-    """Let the world decide what is random elsewhere, and hear what is logged."""
-    config, secrets, token_hex = structlog.get_config(), handshake.secrets, direct.token_hex
-    structlog.configure(processors=[_Errors(world)], cache_logger_on_first_use=False)
-
-    class Chance:
-        token_hex = staticmethod(world.token)
-
-    handshake.secrets, direct.token_hex = Chance, world.token  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        handshake.secrets, direct.token_hex = secrets, token_hex
-        structlog.configure(**config)
-
-
 def live(script: Script) -> World:
     """Run a script in a world of its own.
 
@@ -441,7 +407,7 @@ def live(script: Script) -> World:
     """
     world = World(script)
     try:
-        with _seeded(world):
+        with seeded(world):
             world.loop.run(world.run())
         left = [task.get_name() for task in asyncio.all_tasks(world.loop) if not task.done()]
         assert not left, f"Q2: tasks are left: {left}"
