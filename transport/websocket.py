@@ -363,17 +363,23 @@ class WebSocket(asyncio.Protocol):
 
     def _upgrade(self, request: Request) -> None:
         self._answered = True
-        response = self._protocol.accept(request)
-        if self._protocol.handshake_exc is None:
-            decided = self._accept(self, request)
-            if isinstance(decided, Response):
-                response = decided
-            else:
-                self._handler = decided
-        self._protocol.send_response(response)
+        self._protocol.send_response(self._decided(request))
         self._flush()
         if self._handler is not None:
             self._ping_later()
+
+    def _decided(self, request: Request) -> Response:
+        """Return the answer to a request for an upgrade; with 101 there is a handler."""
+        if not all(key.isascii() for key in request.headers.get_all("Sec-WebSocket-Key")):
+            return refused(400, "Bad Request", b"")  # for `websockets` this is an error of its own
+        response = self._protocol.accept(request)
+        if self._protocol.handshake_exc is not None:
+            return response
+        decided = self._accept(self, request)
+        if isinstance(decided, Response):
+            return decided
+        self._handler = decided
+        return response
 
     def _frame(self, frame: Frame) -> None:
         handler = self._handler

@@ -51,6 +51,7 @@ OPENAI = {
     "text turn": "a_text_turn",
     "server VAD": "a_voice_turn_with_server_vad",
     "push-to-talk": "push_to_talk",
+    "tool call": "a_tool_call",
     "barge-in": "speaking_over_an_answer",
     "truncate": "speaking_over_an_answer",
     "close": "clearing_the_buffer_and_closing",

@@ -16,6 +16,9 @@ from openai.types.websocket_reconnection import ReconnectingEvent, ReconnectingO
 from pydantic import BaseModel
 from websockets.exceptions import ConnectionClosedError
 
+from antiphon.sessions.plugins import CASCADE
+
+from .speaker import Speaker
 from tests.rules import rule
 from tests.transport.held import HeldStage
 from tests.transport.serving import Serving, becomes, serving
@@ -188,6 +191,44 @@ async def test_push_to_talk() -> None:
         done = (await talk.until("response.done")).response
         assert done.status == "completed"
         assert "input_audio_buffer.speech_started" not in talk.kinds()
+
+
+CALL = [
+    "response.output_item.added",
+    "conversation.item.added",
+    "response.function_call_arguments.delta",
+    "response.function_call_arguments.delta",
+    "response.function_call_arguments.done",
+    "response.output_item.done",
+    "conversation.item.done",
+    "response.done",
+]
+
+
+async def test_a_tool_call() -> None:
+    tool: Any = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}}
+    async with serving(stage=Speaker(), plugin=CASCADE) as served, talking(served) as talk:
+        await talk.say.session.update(
+            session={"type": "realtime", "instructions": "[call]", "tools": [tool], "tool_choice": "auto"}
+        )
+        await talk.until("session.updated")
+        await talk.say.conversation.item.create(
+            item={"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Well?"}]}
+        )
+        await talk.say.response.create()
+        await talk.until("response.created")
+        begin = len(talk.heard)
+        call = (await talk.until("response.done")).response.output[0]
+        assert talk.kinds()[begin:] == CALL
+        assert (call.type, call.name, call.arguments) == ("function_call", "weather", '{"city": "Bonn"}')
+        assert len(call.call_id) <= 32
+        await talk.say.conversation.item.create(
+            item={"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+        )
+        await talk.until("conversation.item.done")
+        await talk.say.response.create()
+        done = (await talk.until("response.done")).response
+        assert done.output[0].content[0].transcript == "It says sunny"
 
 
 CUT = [

@@ -30,7 +30,7 @@ REQUESTS: tuple[tuple[Literal["ga", "beta", "duplex"], str, tuple[str, ...]], ..
 class Talk(Struct, frozen=True):
     """A conversation as a client of a dialect holds it."""
 
-    dialect: Literal["ga", "beta", "duplex"]
+    dialect: Literal["ga", "beta", "duplex", ""]
     request: bytes
     messages: tuple[dict[str, Any], ...]
 
@@ -98,7 +98,7 @@ def _conversation(rng: random.Random, seed: int) -> Plan:
         request=talk.request.decode("latin-1"),
         steps=tuple(Step(rng.choice(GAPS_US), text.decode("latin-1"), True) for text in texts),
         ending=rng.choice(ENDINGS),
-        beside=rng.random() < 0.3 or any(b"$other" in text for text in texts),
+        beside=rng.random() < 0.3 or any(b"$other" in text for text in (talk.request, *texts)),
     )
 
 

@@ -163,7 +163,8 @@ class Place:
         protocol = self._http(server, hub) if plan.kind == "request" else server._upgraded()
         client = Client(self, protocol, Judge(plan.dialect))
         if plan.kind != "request":
-            client.socket.send(plan.request.encode("latin-1"))
+            other = self.abused.get(b'"$other_session"', b"").strip(b'"')
+            client.socket.send(plan.request.encode("latin-1").replace(b"$other_session", other))
             await self.wait(0)
         for step in plan.steps:
             await self.wait(step.gap_us)

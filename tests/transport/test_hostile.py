@@ -269,12 +269,19 @@ async def test_text_that_is_not_utf8_closes_the_connection() -> None:
         assert (await wire.closed())[0] == 1007
 
 
-@pytest.mark.parametrize("target", ["//[/v1/realtime", "http://[::1/v1/realtime"])
-async def test_an_upgrade_of_what_is_no_address_is_refused(target: str) -> None:
+@pytest.mark.parametrize(
+    ("target", "key"),
+    [
+        ("//[/v1/realtime", "x3JJHMbDL1EzLkh9GBhXDw=="),
+        ("http://[::1/v1/realtime", "x3JJHMbDL1EzLkh9GBhXDw=="),
+        ("/v1/realtime", "x3JJHM\xe2DL1EzLkh9GBhXDw=="),
+    ],
+)
+async def test_an_upgrade_that_cannot_be_read_is_refused(target: str, key: str) -> None:
     request = f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-    request += "Sec-WebSocket-Key: x3JJHMbDL1EzLkh9GBhXDw==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    request += f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
     async with serving() as served, await anyio.connect_tcp("127.0.0.1", served.server.port) as stream:
-        await stream.send(request.encode())
+        await stream.send(request.encode("latin-1"))
         assert (await stream.receive()).startswith(b"HTTP/1.1 400 ")
 
 
