@@ -2,6 +2,7 @@
 
 from antiphon.events.audio import AudioFormat
 from antiphon.events.config import Capabilities, Dialect, Limits, SessionConfig, overlap_policy
+from antiphon.events.ids import REQUEST_PREFIX
 
 from .settings import HubSettings
 
@@ -11,8 +12,10 @@ GA_MIN_COMMIT_MS = 100
 IDLE_TIMEOUT_S = 300.0
 
 
-def session_prefix(dialect: Dialect) -> str:
-    """Return what the ids of this dialect's sessions start with."""
+def session_prefix(dialect: Dialect, *, request: bool = False) -> str:
+    """Return what the id of a session of this dialect starts with; `request`: it is one HTTP request."""
+    if request:
+        return REQUEST_PREFIX
     return "duplex-" if dialect == "duplex" else "sess_"
 
 
@@ -48,14 +51,15 @@ def default_config(
     )
 
 
-def default_limits(dialect: Dialect, settings: HubSettings) -> Limits:
+def default_limits(dialect: Dialect, settings: HubSettings, *, request: bool = False) -> Limits:
     """Return the bounds that are frozen into the session's log."""
     duplex = dialect == "duplex"
+    longest = settings.max_request_ms if request else settings.max_session_ms
     return Limits(
         grace_ms=settings.grace_ms,
         idle_ttl_ms=settings.idle_ttl_ms if duplex else 0,
         activation_ms=settings.activation_ms,
-        max_session_ms=0 if duplex else settings.max_session_ms,
+        max_session_ms=0 if duplex else longest,
         input_bytes=settings.input_bytes,
         pending_commits=settings.pending_commits,
         min_commit_ms=0 if duplex else GA_MIN_COMMIT_MS,

@@ -1,8 +1,8 @@
 """The hub: admits sessions, attaches connections to them, and ends in order."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 
 from antiphon.events.commands import CloseSession, Detach
 from antiphon.events.events import SessionResumed, SessionView
+from antiphon.events.ids import is_request
 from antiphon.events.log import EventLog, LogError, Samples
 from antiphon.sessions import core
 from antiphon.sessions.plugins import SessionPlugin
@@ -93,7 +94,8 @@ class Hub:
         units = plugin.warmup_units if settings.warm_up_units is None else settings.warm_up_units
         self._warm_up = WarmUp(units, pipeline, plugin.capabilities, clock)
         self._naming = Naming(log, plugin, secret, self._live)
-        self._admitting = 0
+        self._admitting = Counter[bool]()
+        """Openings that hold a place already, requests and conversations."""
         self._claims: Counter[str] = Counter()
         """Openings of each owner that have no runner yet."""
         self._retired = False
@@ -265,19 +267,12 @@ class Hub:
         self._roster.refuse_if_stopping()
         await _until(self._roster.counted, "Sessions are still being taken over; try again later.")
         self._roster.refuse_if_stopping()
-        if self._admitted >= self.settings.max_sessions:
-            raise Refused("resource_exhausted", "All sessions are taken; try again later.")
-        self._refuse_if_spent(opening)
-        self._admitting += 1
-        self._claims[opening.owner] += 1
-        try:
+        with self._place(name, opening):
             await self._warm()
-            term = await self._log.acquire(name)
-        except LogError as error:
-            raise Refused("storage_unavailable", "The session cannot be recorded now.") from error
-        finally:
-            self._admitting -= 1
-            self._claims[opening.owner] -= 1
+            try:
+                term = await self._log.acquire(name)
+            except LogError as error:
+                raise Refused("storage_unavailable", "The session cannot be recorded now.") from error
         self._roster.refuse_if_stopping()
         return self._roster.start(core.new(), name, term, head=0, owner=opening.owner)
 
@@ -288,6 +283,23 @@ class Hub:
             raise Refused(
                 "resource_exhausted", f"The limit of {most:,} open sessions of this key is reached; end one first."
             )
+
+    @contextmanager
+    def _place(self, name: str, opening: Opening) -> Generator[None]:
+        """Hold a place for a session that is about to be started; HTTP requests have their own (B28)."""
+        request = is_request(name)
+        if request and self._admitting[True] + self._roster.requests >= self.settings.max_requests:
+            raise Refused("resource_exhausted", "Too many requests are being answered; try again later.")
+        if not request and self._admitted >= self.settings.max_sessions:
+            raise Refused("resource_exhausted", "All sessions are taken; try again later.")
+        self._refuse_if_spent(opening)
+        self._admitting[request] += 1
+        self._claims[opening.owner] += 1
+        try:
+            yield
+        finally:
+            self._admitting[request] -= 1
+            self._claims[opening.owner] -= 1
 
     async def _warm(self) -> None:
         """Wait for the stages: they are still being loaded, or loaded again."""
@@ -300,7 +312,7 @@ class Hub:
 
     @property
     def _admitted(self) -> int:
-        return self._admitting + self._roster.slots
+        return self._admitting[False] + self._roster.slots
 
     def _abandon_open(self, live: Live, control_id: str, outcome: Outcome) -> None:
         """Nobody waits for the session any more (B16): close it, or let go of what was never opened."""

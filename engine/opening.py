@@ -31,7 +31,8 @@ class Opening(Struct, frozen=True, kw_only=True):
     """A new session, please. `by_update`: a client's `session.update` asks for it and is to be answered.
 
     The same `control_id` with the same content gives the same session (B19). `wants_resume`: whether the session
-    shall outlive its connections; None: as its dialect has it. `recording` is the sound of the patch's `ref_audio`.
+    shall outlive its connections; None: as its dialect has it. `request`: it is one HTTP request, and takes no place
+    of a conversation (B28). `recording` is the sound of the patch's `ref_audio`.
     `owner` is the public id of the API key that the session counts for; at most `sessions` of it may be open.
     """
 
@@ -42,6 +43,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     by_update: bool = False
     event_id: str | None = None
     wants_resume: bool | None = None
+    request: bool = False
     recording: bytes = b""
     owner: str = ""
     sessions: int | None = None
@@ -85,7 +87,7 @@ def model_name(opening: Opening, settings: HubSettings) -> str:
 
 def session_name(opening: Opening, secret: bytes, attempt: int = 0) -> str:
     """Return the session that an opening under this control id makes; `attempt` of them were given up before."""
-    return session_id(session_prefix(opening.dialect), secret, opening.control_id, attempt)
+    return session_id(session_prefix(opening.dialect, request=opening.request), secret, opening.control_id, attempt)
 
 
 def renamed(command: OpenSession, session: str, secret: bytes) -> OpenSession:
@@ -119,7 +121,7 @@ def opening_command(
             plugin_version=plugin.version,
             capabilities=capabilities,
             config=replace(core.patched(config, opening.patch, opening.dialect, voice), model=model),
-            limits=default_limits(opening.dialect, settings),
+            limits=default_limits(opening.dialect, settings, request=opening.request),
             wall_us=clock.wall_us(),
             token_digest=digest(token(secret, session, 1)) if keeps else None,
             by_update=opening.by_update,

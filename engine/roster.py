@@ -1,10 +1,13 @@
 """The sessions of a server that go on: those with a runner, and those that are to be taken over."""
 
+from collections.abc import Iterator
+
 import anyio
 import structlog
 from anyio.abc import TaskGroup
 
 from antiphon.events.commands import CloseSession, Detach, StageLost, StageReleased, StartRunner
+from antiphon.events.ids import is_request
 from antiphon.events.log import EventLog, Fenced, LogError, Samples, SessionRow, Unavailable
 from antiphon.sessions import core
 from antiphon.sessions.phases import LEFT, LIVE, RequestPhase
@@ -80,11 +83,17 @@ class Roster:
     @property
     def slots(self) -> int:
         """How many sessions count against `max_sessions`: what they need is held, or may still be (B2, P53)."""
-        return len(
-            {name for name, live in self.live.items() if live.holds_slot}
-            | self._lost.names
-            | self._orphans.sessions
-        )
+        return len({name for name in self._held() if not is_request(name)})
+
+    @property
+    def requests(self) -> int:
+        """How many HTTP requests count against `max_requests`."""
+        return len({name for name in self._held() if is_request(name)})
+
+    def _held(self) -> Iterator[str]:
+        yield from (name for name, live in self.live.items() if live.holds_slot)
+        yield from self._lost.names
+        yield from self._orphans.sessions
 
     def owned(self, owner: str) -> int:
         """Return how many sessions of an API key hold a slot, by its public id."""

@@ -17,10 +17,11 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     bounds what a client may leave unacknowledged, `replay_ms` (0: no bound; at most a minute, and longer than the
     grace) how old what is replayed to it may be, `slow_bytes` and `slow_ms` (at most a minute) how far it may read
     behind. `warm_up_units` (0: none) is how much the model hears before the first client is let in; None: what it
-    asks for.
+    asks for. `max_requests` bounds the HTTP requests that are answered at one time, `max_request_ms` each of them.
     """
 
     max_sessions: int = 1000
+    max_requests: int = 64
     served_model: str = "antiphon"
     aliases: tuple[str, ...] = ()
     wildcard: bool = True
@@ -33,6 +34,7 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     activation_ms: int = 10_000
     control_ms: int = 10_000
     max_session_ms: int = 3_600_000
+    max_request_ms: int = 600_000
     input_bytes: int = 16 * 1024 * 1024
     pending_commits: int = 4
     items: int = 4096

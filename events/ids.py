@@ -51,18 +51,30 @@ def conversation_id(session: str) -> str:
 
 
 def session_id(prefix: str, secret: bytes, control_id: str, attempt: int) -> str:
-    """Return the id of the session that is opened under a control id: `sess_` or `duplex-` and 32 hex digits (A1).
+    """Return the id of the session that is opened under a control id: a prefix and 32 hex digits (A1).
 
     Nobody without the secret can guess it, and an opening that is repeated names the same session (B19). `attempt`
     counts the openings under this control id that were given up before.
 
     Raises:
-        ValueError: `prefix` is neither of the two.
+        ValueError: no session's id starts with `prefix`.
     """
-    if prefix not in ("sess_", "duplex-"):
-        raise ValueError(f"a session id starts with 'sess_' or 'duplex-', not {prefix!r}")
+    if prefix not in _SESSION_PREFIXES:
+        raise ValueError(f"a session id starts with one of {', '.join(_SESSION_PREFIXES)}, not with {prefix!r}")
     mac = hmac.digest(secret, f"open\0{control_id}\0{attempt}".encode(), "sha256")
     return prefix + mac[:16].hex()
+
+
+REQUEST_PREFIX = "req_"
+"""What the id of a session starts with that is one HTTP request: it ends with its answer, and takes no place of a
+conversation (B28)."""
+
+_SESSION_PREFIXES = ("sess_", "duplex-", REQUEST_PREFIX)
+
+
+def is_request(session: str) -> bool:
+    """Return whether a session is one HTTP request."""
+    return session.startswith(REQUEST_PREFIX)
 
 
 # -- stage requests ------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import msgspec
 from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -13,7 +12,9 @@ from starlette.routing import Route
 from antiphon.engine.hub import Hub
 
 from .access import PATHS, Denied
+from .chat import ChatCompletions
 from .gate import Gate
+from .http_errors import Failed, json_response
 from .http_secrets import client_secrets, described
 from .metrics import CONTENT_TYPE
 from .page_files import page_routes
@@ -46,48 +47,32 @@ class Health(Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
-class Failure(Struct, frozen=True, kw_only=True):
-    """What went wrong; `code` is the HTTP status."""
-
-    message: str
-    type: str
-    param: str | None = None
-    code: int
-
-
-class FailureBody(Struct, frozen=True):
-    """The body of an error of a JSON endpoint."""
-
-    error: Failure
-
-
-_KINDS = {404: "NotFoundError", 401: "AuthenticationError", 403: "PermissionDeniedError"}
-
-
 def application(hub: Hub, gate: Gate, measured: Callable[[], bytes]) -> Starlette:
     """Return the endpoints of one hub; `measured` returns its figures as text."""
     started_s = hub.clock.wall_us() // 1_000_000
 
     async def health(_request: HttpRequest) -> Response:
         reason = hub.not_ready
-        return _json(Health("healthy")) if reason is None else _json(Health("unhealthy", reason), 503)
+        return (
+            json_response(Health("healthy")) if reason is None else json_response(Health("unhealthy", reason), 503)
+        )
 
     async def models(request: HttpRequest) -> Response:
         gate.check(described(request))
-        return _json(ModelList(data=[_model(name, hub, started_s) for name in _served(hub)]))
+        return json_response(ModelList(data=[_model(name, hub, started_s) for name in _served(hub)]))
 
     async def model(request: HttpRequest) -> Response:
         gate.check(described(request))
         name = str(request.path_params["name"])
         if name not in _served(hub):
             raise HTTPException(404, "There is no such model.")
-        return _json(_model(name, hub, started_s))
+        return json_response(_model(name, hub, started_s))
 
     async def metrics(_request: HttpRequest) -> Response:
         return Response(measured(), media_type=CONTENT_TYPE)
 
     async def upgrade_only(_request: HttpRequest) -> Response:
-        refusal = _failure(426, "UpgradeRequired", "This address speaks websocket.")
+        refusal = Failed(426, "This address speaks websocket.").response()
         refusal.headers["Upgrade"] = "websocket"
         return refusal
 
@@ -96,11 +81,13 @@ def application(hub: Hub, gate: Gate, measured: Callable[[], bytes]) -> Starlett
         Route("/metrics", metrics),
         Route("/v1/models", models),
         Route("/v1/models/{name:path}", model),
+        Route("/v1/chat/completions", ChatCompletions(hub, gate), methods=["POST"]),
         *(Route(path, upgrade_only) for path in PATHS),
         Route("/v1/realtime/client_secrets", client_secrets(hub, gate), methods=["POST"]),
         *page_routes(),
     ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: _on_http, Denied: _on_denied})
+    handlers = {HTTPException: _on_http, Failed: _on_failed, Denied: _on_denied}
+    return Starlette(routes=routes, exception_handlers=handlers)
 
 
 def _served(hub: Hub) -> tuple[str, ...]:
@@ -111,17 +98,16 @@ def _model(name: str, hub: Hub, created: int) -> ModelOut:
     return ModelOut(id=name, created=created, root=hub.settings.served_model)
 
 
-def _json(body: Struct, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(body), status, media_type="application/json")
-
-
-def _failure(status: int, kind: str, message: str) -> Response:
-    return _json(FailureBody(Failure(message=message, type=kind, code=status)), status)
 
 
 async def _on_http(_request: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _failure(error.status_code, _KINDS.get(error.status_code, "BadRequestError"), error.detail)
+    return Failed(error.status_code, error.detail).response()
+
+
+async def _on_failed(_request: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, Failed)
+    return error.response()
 
 
 async def _on_denied(_request: HttpRequest, error: Exception) -> Response:

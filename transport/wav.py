@@ -93,15 +93,21 @@ def write_wav(path: Path, samples: Pcm, rate: int) -> None:
     """
     channels = 1 if samples.ndim == 1 else samples.shape[1]
     body = samples.astype("<i2").tobytes()
-    head = struct.pack(
-        "<4sI4s4sIHHIIHH4sI",
-        *(b"RIFF", 36 + len(body), b"WAVE", b"fmt ", 16, _INTEGERS, channels, rate),
-        *(rate * channels * 2, channels * 2, 16, b"data", len(body)),
-    )
+    head = wav_head(len(body), rate, channels)
     try:
         path.write_bytes(head + body)
     except OSError as error:
         raise WavError(f"cannot write {path}: {error.strerror}") from error
+
+
+def wav_head(size: int | None, rate: int, channels: int = 1) -> bytes:
+    """Return the head of a WAV file of `size` bytes of 16-bit samples; None: it is not known, the sound follows."""
+    riff, body = (0xFFFF_FFFF, 0xFFFF_FFFF) if size is None else (36 + size, size)
+    return struct.pack(
+        "<4sI4s4sIHHIIHH4sI",
+        *(b"RIFF", riff, b"WAVE", b"fmt ", 16, _INTEGERS, channels, rate),
+        *(rate * channels * 2, channels * 2, 16, b"data", body),
+    )
 
 
 def _chunks(path: Path, data: bytes) -> tuple[_Format, bytes]:

@@ -51,7 +51,7 @@ def test_a1_session_ids_follow_from_the_secret_and_their_prefix_is_checked() -> 
     }
     assert len(made) == 8
     assert ids.session_id("sess_", b"one", "a", 0) in made
-    with pytest.raises(ValueError, match="not 'other'"):
+    with pytest.raises(ValueError, match="not with 'other'"):
         ids.session_id("other", b"one", "a", 0)
 
 
@@ -128,3 +128,8 @@ def test_what_is_not_an_event_id(text: str) -> None:
 def test_b20_a_fingerprint_tells_bodies_apart() -> None:
     assert ids.fingerprint(b"a") == ids.fingerprint(b"a") != ids.fingerprint(b"b")
     assert len(ids.fingerprint(b"")) == 32
+
+
+def test_b28_a_request_is_told_from_a_conversation_by_its_id() -> None:
+    assert ids.is_request(ids.session_id(ids.REQUEST_PREFIX, b"secret", "open", 0))
+    assert not ids.is_request(ids.session_id("sess_", b"secret", "open", 0))
