@@ -1,5 +1,6 @@
 """The clients of a world that come over a wire: what they send, what they have seen, how they come back."""
 
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -76,6 +77,7 @@ class Shown(Struct):
     session: dict[str, Any] | None = None
     session_id: str | None = None
     resume_token: str | None = None
+    observer_token: str = ""
     attachment_generation: int = 0
     last_client_seq: int = 0
     resumed: bool = False
@@ -99,6 +101,8 @@ class Ledger(Struct):
 
     session: str = ""
     token: str = ""
+    observer: str = ""
+    """What opens it to those who only read."""
     attachment: int = 0
     last: int = 0
     event: str = ""
@@ -154,8 +158,10 @@ class Peer:
     # -- connecting ------------------------------------------------------------------------------------------
 
     def connect(self, step: Step) -> None:
-        """Open a session, or come back to the one that there is."""
+        """Open a session, come back to the one that there is, or bring somebody who reads along."""
         if self.line is not None and (step.a % 4 or not self.line.silent):
+            if self.book.observer and step.b % 3 == 0:
+                self._observe(self.book.last if step.c % 2 else 0)
             return
         self._dial(step)
 
@@ -228,7 +234,10 @@ class Peer:
         return _encode(asked)
 
     def forge(self, step: Step) -> None:
-        """Somebody else tries to take the session, without its token or from the future."""
+        """Somebody else tries to take the session, without its token or from the future; or only reads it."""
+        if self.book.observer and step.b % 2:
+            self._observe(self.book.last if step.c % 2 else 0)
+            return
         if self.dialect != "duplex" or not self.book.token:
             return
         line = self.world.dial(_Stranger(), "/v1/realtime?duplex=1&model=m&autostart=0", "")
@@ -237,6 +246,15 @@ class Peer:
             line.send(self._resume(self.book.token if step.a % 2 else "x" * 43, last))
             self.world.saw("a resume with a wrong token or number")
 
+    def _observe(self, last: int) -> None:
+        """Let somebody read along who has no say, from behind a number."""
+        book = self.book
+        path = f"/v1/realtime?observe={book.session}&observer_token={book.observer}"
+        watcher = _Watcher(self.world, book.session, last)
+        line = self.world.dial(watcher, f"{path}&last_received_server_event_seq={last}", "")
+        if line is not None:
+            line.send(b'{"type":"session.close"}')
+
     # -- what it hears ---------------------------------------------------------------------------------------
 
     def on_message(self, line: Line, data: bytes) -> None:
@@ -244,7 +262,8 @@ class Peer:
         shown = _decode(data)
         self.world.heard(self, line, shown, data)
         if shown.type == "session.created" and shown.session is not None and not shown.resumed:
-            self.book = Ledger(session=str(shown.session["id"]), token=shown.resume_token or "")
+            name, token = str(shown.session["id"]), shown.resume_token or ""
+            self.book = Ledger(session=name, token=token, observer=shown.observer_token)
             self._books[id(line)] = self.book
             self.ready.add(id(line))
         book = self.book_of(line)
@@ -252,6 +271,7 @@ class Peer:
             case "session.resumed" | "session.created" if shown.type == "session.resumed" or shown.resumed:
                 if shown.attachment_generation > book.attachment:
                     book.attachment, book.token = shown.attachment_generation, shown.resume_token or ""
+                    book.observer = shown.observer_token
                 self.ready.add(id(line))
                 self._send_again(line, shown.last_client_seq)
             case "session.closed" | "session.expired":
@@ -284,7 +304,7 @@ class Peer:
         """Whoever was never told that it has the session may present its token again (P51)."""
         book = self.book_of(line)
         if shown.resumed:
-            asked = ids.last_seen(self._asked[id(line)])
+            asked = ids.last_seen(self._asked[id(line)]) or ids.FIRST
             assert ids.last_seen(shown.event_id) == asked, "P49: it goes on elsewhere than it was asked to"
             self.world.saw("a client without numbers came back")
         if shown.type == "session.resumed" or shown.resumed:
@@ -552,6 +572,57 @@ class Peer:
     def _response(self, step: Step) -> str | None:
         known = self.book.responses
         return known[-1 - step.a % min(len(known), 3)] if known else "resp_none"
+
+
+class _Watcher:
+    """Reads along, and is given every message once, as the client is; what it says changes nothing."""
+
+    def __init__(self, world: "World", session: str, last: int) -> None:
+        self.world = world
+        self.session = session
+        self.last = last
+        self.heard = 0
+
+    def on_message(self, line: Line, data: bytes) -> None:
+        shown = _decode(data)
+        self.heard += 1
+        if shown.type == "session.created":
+            assert self.heard == 1, "an observer is shown the session first"
+            assert not shown.resume_token, "D21: an observer is given the token"
+            assert not shown.observer_token, "D21: an observer is given its token again"
+            self.world.saw("an observer")
+        elif shown.type == "error" and not shown.server_event_seq:
+            assert shown.error is not None
+            assert shown.error.get("code") in _TO_OBSERVERS, f"an observer is told {shown.error}"
+        else:
+            self._number(shown, data)
+
+    def _number(self, shown: Shown, data: bytes) -> None:
+        number = shown.server_event_seq
+        assert number == self.last + 1, f"P49: an observer is given {number} behind {self.last}"
+        self.last = number
+        wire = self.world.wires.get(self.session)
+        if wire is not None:
+            assert wire.log is None or number <= wire.log.durable, "P3: told before it was durable"
+            if shown.delta != "":
+                text = zlib.crc32(data)
+                assert wire.texts.setdefault(number, text) == text, f"P49: an observer's {number} is another one"
+
+    def on_closed(self, line: Line, code: int | None) -> None:
+        pass
+
+
+_TO_OBSERVERS = (
+    "observer_is_read_only",
+    "invalid_observer_token",
+    "resource_exhausted",
+    "storage_unavailable",
+    "stage_unavailable",
+    "going_away",
+    "timeout",
+    "internal_error",
+    "engine_dead",
+)
 
 
 class _Stranger:

@@ -9,6 +9,7 @@ from .world import World
 SOMETIMES: tuple[str, ...] = (
     "a connection is replaced",
     "a client without numbers came back",
+    "an observer",
     "two resumes race",
     "a resume with a wrong token or number",
     "resync: journal_gap",
