@@ -7,11 +7,15 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from msgspec.structs import replace
 
-from antiphon.engine.opening import Resumption
+from antiphon.engine.observing import MOST, Observation
+from antiphon.engine.opening import Opening, Resumption
 from antiphon.events.commands import Heartbeat
+from antiphon.events.ids import FIRST
 from antiphon.transport.connection import Connection
-from antiphon.transport.handshake import Invitation
+from antiphon.transport.handshake import Invitation, Return, Watching
+from antiphon.transport.observing import Watch
 
 from tests.engine.sweep import HOWS, How, Operation, Struck, life, sweep
 from tests.engine.worlds import ask, opening, resumption, settle
@@ -35,6 +39,8 @@ class Socket:
         known = list(messages)
         self.send(known)
         return len(known)
+
+    buffered = 0
 
     async def room(self) -> None:
         await anyio.lowlevel.checkpoint()
@@ -67,7 +73,7 @@ class Opens(Operation):
     async def prepare(self) -> None:
         self.socket = Socket()
         asked = Invitation(dialect="duplex", model="m", at_once=self.at_once)
-        self.connection = Connection(self.hub, self.socket, asked)
+        self.connection: Connection | Watch = Connection(self.hub, self.socket, asked)
         for _ in range(3):
             self.says("session.heartbeat")
         self.says("response.create", event_id="ask")
@@ -156,7 +162,51 @@ class TakesOver(Resumes):
         await super().check(struck)
 
 
-OPERATIONS = (Opens, Closes, Resumes, TakesOver)
+class ComesBack(Resumes):
+    """By the address, for it has no numbers."""
+
+    async def prepare(self) -> None:
+        asked = Opening(dialect="ga", control_id="mine", model="m", wants_resume=True)
+        self.first = await self.hub.open(asked)
+        for _ in range(3):
+            self.first.send(Heartbeat(attachment=1))
+        ask(self.first)
+        await settle()
+        await self.leave()
+        self.socket = Socket()
+        back = Return(session=self.first.session, token=self.first.token or "", last_event_id="")
+        invitation = Invitation(dialect="ga", model=None, at_once=True, back=back)
+        self.connection = Connection(self.hub, self.socket, invitation)
+
+    async def check(self, struck: Struck) -> None:
+        told = await life(self.log, self.first.session)
+        resumed = [*self.told, "resumed 1", "detached 1"]
+        assert told in ([resumed, [*self.told]] if struck.cancelled else [resumed])
+        asked = resumption(self.first, "back")
+        assert (await self.hub.resume(replace(asked, position=FIRST))).current, "the token it presented is good"
+
+
+class Observes(Opens):
+    """It reads a session that somebody else has."""
+
+    async def prepare(self) -> None:
+        self.first = await self.hub.open(opening("mine"))
+        ask(self.first)
+        await settle()
+        self.socket = Socket()
+        asked = Watching(dialect="duplex", session=self.first.session, token=self.first.observer_token or "")
+        self.connection = Watch(self.hub, self.socket, asked)
+
+    async def check(self, struck: Struck) -> None:
+        assert self.socket.closed is not None
+        assert await life(self.log, self.first.session) == ["opened"]
+        assert self.first.current
+        for _ in range(MOST):
+            asked = Observation(session=self.first.session, token=self.first.observer_token or "")
+            (await self.hub.observe(asked)).__enter__()
+
+
+OPERATIONS = (Opens, Closes, Resumes, TakesOver, ComesBack, Observes)
 
 
 @rule("D25", "D32", "D33.1", "D33.2", "D33.4", "B16", "P44")
