@@ -25,7 +25,7 @@ from antiphon.events.events import (
 from antiphon.events.ids import FIRST, EventPosition, through
 
 from . import wire_server as out
-from .codes import GOING_AWAY, INTERNAL, NORMAL, POLICY, close_code
+from .codes import GOING_AWAY, INTERNAL, NORMAL, POLICY, TRY_LATER, close_code
 from .delivering import deliver
 from .grant import ANYBODY, Grant
 from .handshake import Early, Gone, Handshake, Invitation
@@ -243,7 +243,7 @@ class Connection:
         """Cut off a reader that is too far behind, even while a write to it waits; and one that does not read how
         its session, or its hold on it, has ended, after 5 s (D9)."""
         if await attachment.wait_ended() == "slow_consumer":
-            self._socket.close(POLICY, "slow_consumer")
+            self._socket.close(self._dropped(), "slow_consumer")
             return
         clock = self._hub.clock
         await clock.sleep_until(clock.monotonic_us() + TERMINAL_US)
@@ -271,6 +271,7 @@ class Connection:
             code, reason = self._after_detaching(last)
         else:
             code, reason = _AFTER.get(end, (NORMAL, end))
+            code = self._dropped() if code == POLICY else code
         self._socket.close(code, reason)
 
     def _after_detaching(self, last: Published) -> tuple[int, str]:
@@ -279,8 +280,13 @@ class Connection:
                 if event.reason == "shutdown":
                     self._tell_going_away(event)
                     return GOING_AWAY, "shutdown"
-                return (POLICY if event.reason == "slow_consumer" else NORMAL), event.reason
+                return (self._dropped() if event.reason == "slow_consumer" else NORMAL), event.reason
         return NORMAL, "detached"
+
+    def _dropped(self) -> int:
+        """Return the close code for who has lost its hold, and may come back: a client that does so by the address
+        is moved to it by 1013 alone."""
+        return POLICY if self._seen() is None else TRY_LATER
 
     def _tell_going_away(self, event: SessionDetached) -> None:
         """Say how long the session waits; the dialects without a word for it have the code of the close."""

@@ -308,3 +308,37 @@ async def test_a_server_that_stops_asks_for_another_try_and_the_next_one_goes_on
         assert [await again.socket.recv(decode=False) for _ in said[5:]] == said[5:]
         await say(again, "And now?")
         await again.until("response.done")
+
+
+@rule("E31")
+async def test_who_reads_too_slowly_is_sent_back_to_where_it_was() -> None:
+    settings = HubSettings(slow_bytes=2_000_000)
+    async with (
+        serving(stage=HeldStage(400), settings=settings) as served,
+        Wire.to(served.url + RESUMABLE) as wire,
+    ):
+        created = await wire.next()
+        session = created["session"]["id"]
+        wire.socket.transport.pause_reading()
+        sent = 0
+        while _attached(served, session):
+            await say(wire)
+            sent += 400
+            await _made(served, session, sent)
+            await wire.send("response.cancel")
+        wire.socket.transport.resume_reading()
+        assert await wire.closed() == (1013, "slow_consumer"), "which the stock library takes for: come back"
+        last = wire.seen[-1]
+        async with Wire.to(served.url + back(created, last["event_id"])) as again:
+            assert (await again.next())["resumed"] is True
+            await again.send("input_audio_buffer.clear")
+            await again.until("input_audio_buffer.cleared")
+            ids_seen = [event["event_id"] for event in [*wire.seen, *again.seen[1:]]]
+            assert ids_seen == sorted(set(ids_seen))
+
+
+async def _made(served: Serving, session: str, pieces: int) -> None:
+    """Wait until a session has made so many pieces of sound, or has lost its client."""
+    found = served.hub.session(session)
+    assert found is not None
+    await becomes(lambda: not found.lease.attached or found.output.position >= pieces * 3840)
