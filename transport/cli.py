@@ -184,8 +184,11 @@ def serve(
 @app.command()
 def talk(
     file: Annotated[
-        Path, typer.Argument(parser=named, metavar="FILE.wav", help="What you say: any plain WAV file.")
-    ],
+        Path | None,
+        typer.Argument(
+            parser=named, metavar="[FILE.wav]", help="What you say: any plain WAV file; none: your microphone."
+        ),
+    ] = None,
     url: Annotated[str, typer.Option(parser=given, metavar="ADDRESS", help="The server.")] = URL,
     out: Annotated[
         Path | None,
@@ -203,7 +206,10 @@ def talk(
     as_json: JsonOption = False,
 ) -> None:
     """
-    Speak a WAV file to a server in real time, as a microphone would, and listen to the answer.
+    Speak to a server and listen to its answers: with your microphone and loudspeaker, or by a WAV file that is
+    spoken in real time.
+
+        antiphon talk
 
         antiphon talk question.wav
 
@@ -212,10 +218,13 @@ def talk(
     Both sides are shown as they are understood, and how long you waited for the first sound. Ctrl-C ends the
     conversation; what was heard until then is kept.
     """
-    from . import cli_talk
+    from . import cli_live, cli_talk
 
     console = screen(stderr=as_json)
-    report = cli_talk.run(file, url, api_key, out, console, ca)
+    if file is None:
+        report = cli_live.run(url, api_key, out, console, ca)
+    else:
+        report = cli_talk.run(file, url, api_key, out, console, ca)
     if as_json:
         print(msgspec.json.encode(report).decode())
     else:

@@ -82,10 +82,10 @@ def run(
     if out is not None:
         writable(out)
     url = url if "://" in url else f"ws://{url}"
-    tls = None if ca is None else _trusting(ca)
+    tls = None if ca is None else trusting(ca)
     held = anyio.run(partial(_converse, voice, url, api_key, console, tls), backend_options={"use_uvloop": True})
     if held.talk is None or held.collector is None:
-        raise _unopened(held.failure, url, api_key)
+        raise unopened(held.failure, url, api_key)
     held.talk.dialogue.speaker.stop(now_us())
     heard = held.talk.dialogue.speaker.heard
     sound = track(heard, heard[0].start_us, REPLY_RATE) if heard else np.zeros(0, np.int16)
@@ -108,7 +108,7 @@ def run(
     )
 
 
-def _unopened(failure: Exception | None, url: str, api_key: str | None) -> Stop:
+def unopened(failure: Exception | None, url: str, api_key: str | None) -> Stop:
     """Return the sentence about a session that was not opened."""
     code = failure.code if isinstance(failure, SessionLost) else ""
     why = failure.why if isinstance(failure, SessionLost) else "nothing was said"
@@ -129,7 +129,8 @@ def _unopened(failure: Exception | None, url: str, api_key: str | None) -> Stop:
             return Stop(f"the server at {url} opened no session ({code}: {why})")
 
 
-def _trusting(authority: Path) -> ssl.SSLContext:
+def trusting(authority: Path) -> ssl.SSLContext:
+    """Return whom to trust; raises `Stop` if the file cannot be used."""
     try:
         return client_context(authority)
     except TlsError as error:

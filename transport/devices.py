@@ -148,7 +148,10 @@ class ProgramLoudspeaker:
         """
         if self._program is None or rate != self._rate:
             self.flush()
-            self._program = subprocess.Popen(self._command(rate), stdin=subprocess.PIPE, bufsize=0)
+            # In a session of its own: Ctrl-C is for whoever converses, not for what makes it audible.
+            self._program = subprocess.Popen(
+                self._command(rate), stdin=subprocess.PIPE, bufsize=0, start_new_session=True
+            )
             self._rate = rate
         try:
             _pipe(self._program.stdin).write(sound)
@@ -244,7 +247,9 @@ async def _captured(sounddevice: Library, rate: int, device: Device) -> AsyncGen
 async def _recorded(rate: int, device: Device) -> AsyncGenerator[bytes]:
     command = _recorder(rate, "" if device is None else str(device))
     size, rest = rate * PIECE_MS // 1000 * 2, b""
-    async with await anyio.open_process(command, stdin=subprocess.DEVNULL, stderr=None) as program:
+    async with await anyio.open_process(
+        command, stdin=subprocess.DEVNULL, stderr=None, start_new_session=True
+    ) as program:
         try:
             assert program.stdout is not None
             async for data in program.stdout:

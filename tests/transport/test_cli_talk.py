@@ -170,7 +170,7 @@ async def test_ctrl_c_keeps_what_was_heard(voice: Path, tmp_path: Path) -> None:
 
 def test_every_code_has_its_sentence_once() -> None:
     lost = SessionLost("stage_unavailable", "the voice is missing")
-    assert str(cli_talk._unopened(lost, "ws://x", None)) == (
+    assert str(cli_talk.unopened(lost, "ws://x", None)) == (
         "the server at ws://x opened no session (stage_unavailable: the voice is missing)"
     )
 
