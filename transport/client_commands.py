@@ -1,10 +1,10 @@
 """What a client can say to its session: one method for each command."""
 
-import base64
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 import msgspec
+import pybase64
 from msgspec import Raw, Struct
 
 from . import wire_client as say
@@ -56,8 +56,8 @@ class Commands(ABC):
         format_ = self._stated(encoding, rate) if sound else None
         self._send(
             say.AppendBuffer(
-                audio=base64.b64encode(sound).decode() if sound or not frames else None,
-                video_frames=[base64.b64encode(frame).decode() for frame in frames] or None,
+                audio=pybase64.b64encode_as_string(sound) if sound or not frames else None,
+                video_frames=[pybase64.b64encode_as_string(frame) for frame in frames] or None,
                 format=encoding if format_ is None else format_.encoding,
                 sample_rate_hz=rate if format_ is None else format_.rate or None,
                 is_speech=is_speech,

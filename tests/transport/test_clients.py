@@ -403,3 +403,20 @@ async def test_listeners_hear_everything_at_once_until_they_have_enough(kind: st
         client.heartbeat()
         await client.wait_for(out.HeartbeatAck)
         assert len(heard) == count
+
+
+async def test_an_error_of_a_listener_ends_the_client_and_comes_out(kind: str) -> None:
+    def fault(event: Received) -> None:
+        if isinstance(event, out.HeartbeatAck):
+            raise ZeroDivisionError
+
+    async def listened(client: SessionClient) -> None:
+        client.listen(fault)
+        async with client:
+            client.heartbeat()
+            await client.wait_for(out.ItemDone)
+
+    async with placed(kind) as place:
+        with pytest.raises(ExceptionGroup) as errors:
+            await listened(place.client(WRITTEN))
+        assert errors.group_contains(ZeroDivisionError)
