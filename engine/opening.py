@@ -31,9 +31,9 @@ class Opening(Struct, frozen=True, kw_only=True):
     """A new session, please. `by_update`: a client's `session.update` asks for it and is to be answered.
 
     The same `control_id` with the same content gives the same session (B19). `wants_resume`: whether the session
-    shall outlive its connections; None: as its dialect has it. `request`: it is one HTTP request, and takes no place
-    of a conversation (B28). `recording` is the sound of the patch's `ref_audio`.
-    `owner` is the public id of the API key that the session counts for; at most `sessions` of it may be open.
+    shall outlive its connections; None: as its dialect has it. `request`: it is one HTTP request, and takes no
+    place of a conversation (B28). `recording` is the sound of the patch's `ref_audio`. `owner` is the public id of
+    the API key that the session counts for; at most `sessions` of it may be open.
     """
 
     dialect: Dialect

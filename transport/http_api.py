@@ -98,8 +98,6 @@ def _model(name: str, hub: Hub, created: int) -> ModelOut:
     return ModelOut(id=name, created=created, root=hub.settings.served_model)
 
 
-
-
 async def _on_http(_request: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return Failed(error.status_code, error.detail).response()

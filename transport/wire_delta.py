@@ -74,7 +74,8 @@ def cast(event: ev.AudioDelta, scene: Scene) -> Mould:
         playback=ev.PlaybackCursor(_GENERATED, _SENT, _PLAYED, _COMMITTED),
         costs=(),
     )
-    made = list(audio_delta(stopped, replace(scene, sound={event.ref: _SOUND}, epoch=event.epoch)))
+    told_of = replace(scene, sound={event.ref: _SOUND}, epoch=event.epoch)
+    made = [message for message in audio_delta(stopped, told_of) if message is not None]  # it is not void
     place = [_quoted(_ID)]
     for message in made:
         message.event_id = _ID

@@ -53,8 +53,8 @@ class Reader(Veiled, Struct):
     """Who reads: a connection and what only it is told.
 
     `form` is its dialect as it is written, `token` the resume token that its first message carries and
-    `observer_token` the one for observers. `asked_to_close`: it sent `session.close`. `mould` is that of the response
-    that it hears.
+    `observer_token` the one for observers. `asked_to_close`: it sent `session.close`. `mould` is that of the
+    response that it hears.
     """
 
     session: str

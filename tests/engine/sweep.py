@@ -214,7 +214,7 @@ def standing(here: World) -> Standing:
         timers=timers(here.clock),
         readers=sum(len(feed._cursors) for feed in feeds),
         requests=len(here.scripted.live),
-        openings=len(begun) + hub._admitting,
+        openings=len(begun) + hub._admitting.total(),
     )
 
 
