@@ -5,6 +5,7 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import msgspec
 import typer
@@ -14,7 +15,8 @@ from rich.markup import escape
 from . import cli_keys, cli_logs
 from .cli_errors import FAILED
 from .cli_options import DATA, DataOption, JsonOption, Session, explain, given, named, origin_of
-from .cli_terminal import INTERRUPTED, ended, screen
+from .cli_terminal import INTERRUPTED, ended, print_json, screen
+from .plain import plain, plain_json
 
 if TYPE_CHECKING:
     from .cli_talk import Report
@@ -226,7 +228,7 @@ def talk(
     else:
         report = cli_talk.run(file, url, api_key, out, console, ca)
     if as_json:
-        print(msgspec.json.encode(report).decode())
+        print_json(msgspec.json.encode(report))
     else:
         _sum_up(console, report, out)
     if report.interrupted:
@@ -238,7 +240,7 @@ def _sum_up(console: Console, report: "Report", out: Path | None) -> None:
 
     console.print(f"[dim]{escape(in_words(report.timings))}[/]", highlight=False)
     waits = ", ".join(f"{wait:,} ms" for wait in report.voice_to_voice_ms) or "no sound"
-    console.print(f"[dim]end of your voice to the first sound: {waits}; session {report.session}[/]")
+    console.print(f"[dim]end of your voice to the first sound: {waits}; session {escape(report.session)}[/]")
     if out is not None:
         console.print(f"[dim]{report.audio_ms / 1000:.1f} s of answer in {escape(str(out))}[/]")
 
@@ -258,7 +260,7 @@ def replay(target: Session, data: DataOption = DATA, as_json: JsonOption = False
 
     result = cli_replay.run(cli_logs.load(target, data))
     if as_json:
-        print(msgspec.json.encode(result.verdict).decode())
+        print_json(msgspec.json.encode(result.verdict))
     else:
         screen().print(cli_replay.sentence(result))
     if not result.verdict.identical:
@@ -278,7 +280,7 @@ def doctor(as_json: JsonOption = False) -> None:
 
     report = cli_doctor.examine()
     if as_json:
-        print(msgspec.json.encode(report).decode())
+        print_json(msgspec.json.encode(report))
     else:
         cli_doctor_text.show(screen(), report)
     if not report.voice_ready:
@@ -299,7 +301,7 @@ def log_ls(data: DataOption = DATA, as_json: JsonOption = False) -> None:
 
     rows = cli_logs.index(data)
     if as_json:
-        print(msgspec.json.encode(rows).decode())
+        print_json(msgspec.json.encode(rows))
     elif rows:
         cli_show.print_index(screen(), rows)
     else:
@@ -329,7 +331,7 @@ def log_show(
     log = cli_logs.load(target, data)
     if as_json:
         for transaction in log.transactions:
-            print(to_json(transaction).decode())
+            print_json(to_json(transaction))
     else:
         cli_show.show(screen(), log.transactions, everything=everything)
 
@@ -356,11 +358,12 @@ def log_export(
     """
     log = cli_logs.load(target, data)
     if out == cli_logs.STANDARD_OUTPUT:
-        sys.stdout.writelines(line.decode() for line in cli_logs.export_lines(log))
+        sys.stdout.writelines(plain_json(line.decode()) for line in cli_logs.export_lines(log))
         return
-    path = out or Path(f"{log.header.session}.jsonl")
+    path = out or Path(f"{quote(log.header.session, safe='')}.jsonl")
     cli_logs.write_export(path, log)
-    screen().print(f"{escape(str(path))}: {log.header.session}, {len(log.transactions):,} transactions")
+    name = escape(plain(log.header.session))
+    screen().print(f"{escape(str(path))}: {name}, {len(log.transactions):,} transactions")
 
 
 @logs.command("draw")
@@ -405,7 +408,7 @@ def log_rm(
         typer.confirm("Remove for ever, with the sound?", abort=True)
     cli_logs.remove_all([row.session for row in rows], data)
     for row in rows:
-        console.print(f"removed {row.session}")
+        console.print(f"removed {escape(row.session)}")
 
 
 def version(wanted: bool) -> None:

@@ -14,7 +14,7 @@ from rich.table import Table
 from . import keys as store
 from .cli_errors import UNUSABLE, Stop
 from .cli_options import DATA, DataOption, JsonOption, explain, given, named
-from .cli_terminal import screen
+from .cli_terminal import print_json, screen
 from .keys import FILE_NAME, ApiKey, KeyFileError
 
 app = typer.Typer(
@@ -95,7 +95,7 @@ def list_(keys: KeysOption = None, data: DataOption = DATA, as_json: JsonOption 
     with _told():
         known = store.load(file)
     if as_json:
-        typer.echo(msgspec.json.encode(known))
+        print_json(msgspec.json.encode(known))
     elif known:
         screen().print(_table(known))
     else:

@@ -4,11 +4,15 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
+from textwrap import indent
+from typing import TextIO
 
 import structlog
 from rich.console import Console
 from rich.markup import escape
+from structlog.typing import EventDict, ExcInfo
 
 from antiphon.engine.datadir import DataDirectoryError
 from antiphon.events.log import LogError
@@ -17,6 +21,7 @@ from .cli_errors import UNUSABLE, Stop
 from .cli_terminal import colourful, screen
 from .keys import ApiKey, KeyFileError, given
 from .pipelines import PipelineError
+from .plain import plain
 from .serve import ServeSettings, Told, chosen
 from .serve import run as serve
 from .server import Insecure
@@ -107,11 +112,34 @@ class _Forwarded(logging.Handler):
         )
 
 
+def _plain(_logger: object, _method: str, line: EventDict) -> EventDict:
+    """Keep what a line says within it: a client's words may be among them."""
+    return {name: value if name == "exc_info" else _shown(value) for name, value in line.items()}
+
+
+def _shown(value: object) -> object:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return plain(value if isinstance(value, str) else repr(value))
+
+
+def _traceback(out: TextIO, error: ExcInfo) -> None:
+    """Write a traceback, moved in: none of its lines can be taken for a line of the log."""
+    text = StringIO()
+    structlog.dev.plain_traceback(text, error)
+    out.write(indent(plain(text.getvalue(), lines=True), "    "))
+
+
 def log_to_stderr() -> None:
     """Let the log go to standard error: to whatever that is when something is logged, not to today's."""
-    renderer = structlog.dev.ConsoleRenderer(colors=colourful(), exception_formatter=structlog.dev.plain_traceback)
+    renderer = structlog.dev.ConsoleRenderer(colors=colourful(), exception_formatter=_traceback)
     structlog.configure(
-        processors=[structlog.processors.add_log_level, structlog.processors.TimeStamper(fmt="iso"), renderer],
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            _plain,
+            renderer,
+        ],
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )
     root = logging.getLogger()

@@ -14,6 +14,8 @@ from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.items import FunctionCall, FunctionOutput, Message, text_of
 from antiphon.events.log import SessionRow, Transaction
 
+from .plain import plain
+
 QUIET = (cmd.AppendAudio, cmd.AckPlayback)
 _WIDEST = 96
 INDEX_WIDTH = 140
@@ -39,8 +41,8 @@ def index(rows: list[SessionRow]) -> Table:
     for row in rows:
         colour = "green" if row.state == "open" else "dim"
         table.add_row(
-            *(row.session, row.kind, f"[{colour}]{row.state}[/]", row.dialect, escape(row.model)),
-            escape(f"{row.plugin} {row.plugin_version}"),
+            *(_one_line(row.session), row.kind, f"[{colour}]{row.state}[/]", row.dialect, _one_line(row.model)),
+            _one_line(f"{row.plugin} {row.plugin_version}"),
             *(_moment(row.opened_us), _length(row.at), f"{row.head:,}"),
         )
     return table
@@ -102,7 +104,7 @@ def _value(value: object) -> str:
     """Return a value as markup; of a record its fields, as far as they go."""
     if isinstance(value, Struct) and not isinstance(value, _WRITTEN):
         return _fields(value)
-    text = _text(value)
+    text = plain(_text(value))
     return escape(text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…")
 
 
@@ -124,6 +126,11 @@ def _text(value: object) -> str:
 
 _WRITTEN = (SampleRef, AudioFormat, Message, FunctionCall, FunctionOutput)
 """Records that are shown in words of their own."""
+
+
+def _one_line(text: str) -> str:
+    """Return a text that was given, as markup that stays in its line."""
+    return escape(plain(text))
 
 
 def _moment(wall_us: int) -> str:

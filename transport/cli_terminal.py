@@ -6,12 +6,15 @@ import re
 import sys
 from collections.abc import Callable
 
-from rich.console import Console
+from rich.console import Console, HighlighterType, JustifyMethod, OverflowMethod
 from rich.markup import escape
+from rich.style import Style
+from rich.text import Text
 from typer import Abort
 from typer.exceptions import TyperException
 
 from .cli_errors import FAILED, UNUSABLE, Stop
+from .plain import plain, plain_json
 from .wav import WavError
 
 WIDE = 1000
@@ -29,11 +32,44 @@ _PLAIN = (
 """How the library that reads the options speaks, and what is said instead."""
 
 
+class _Screen(Console):
+    """A console on which no text moves the cursor: what looks like a control code is shown as it is written."""
+
+    def render_str(
+        self,
+        text: str,
+        *,
+        style: str | Style = "",
+        justify: JustifyMethod | None = None,
+        overflow: OverflowMethod | None = None,
+        emoji: bool | None = None,
+        markup: bool | None = None,
+        highlight: bool | None = None,
+        highlighter: HighlighterType | None = None,
+    ) -> Text:
+        """Return what is shown of a text, whoever it comes from."""
+        return super().render_str(
+            plain(text, lines=True),
+            style=style,
+            justify=justify,
+            overflow=overflow,
+            emoji=emoji,
+            markup=markup,
+            highlight=highlight,
+            highlighter=highlighter,
+        )
+
+
+def print_json(data: bytes) -> None:
+    """Print JSON for programs; at a terminal it moves no cursor either."""
+    sys.stdout.write(plain_json(data.decode()) + "\n")
+
+
 def screen(*, stderr: bool = False) -> Console:
     """Return a console that breaks no line, whatever it writes to, and takes no word for a picture."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else WIDE
-    return Console(stderr=stderr, soft_wrap=True, highlight=False, emoji=False, width=width)
+    return _Screen(stderr=stderr, soft_wrap=True, highlight=False, emoji=False, width=width)
 
 
 def colourful() -> bool:
@@ -93,7 +129,7 @@ def _usage(error: TyperException) -> str:
 
 def _tell(name: str, message: str) -> None:
     try:
-        screen(stderr=True).print(f"[bold red]{name}:[/] {escape(message)}")
+        screen(stderr=True).print(f"[bold red]{name}:[/] {escape(plain(message))}")
     except OSError:
         _forget_output()  # there is nobody left to tell
 

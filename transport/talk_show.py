@@ -4,6 +4,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from .plain import plain
 from .talk_dialogue import Dialogue, Reply
 from .talk_mic import Microphone, Utterance
 
@@ -25,7 +26,7 @@ class Screen:
             if not self._open:
                 self._console.print(f"[bold green]{IT:>{_WIDTH}}[/]  ", end="")
                 self._open = True
-            self._console.print(Text(text.replace("\n", " ")), end="", soft_wrap=True)
+            self._console.print(Text(plain(text.replace("\n", " "))), end="", soft_wrap=True)
             return
         self.close()
         match kind:
