@@ -74,7 +74,7 @@ class Cursor:
         generation: int | None = None,
         patience: Patience | None = None,
     ) -> None:
-        self.position = after
+        self.position: int = after
         self.end: End | None = None
         self._feed = feed
         self._until = until
@@ -126,7 +126,12 @@ class Cursor:
         if self._until is not None and self.position >= self._until:
             self.end = "done"
             return None
-        entry = self._fetched.popleft() if self._fetched else self._feed.tail(self.position + 1)
+        if self._fetched:
+            entry: Published | None = self._fetched.popleft()
+        elif self.position < self._feed.durable:
+            entry = self._feed.tail(self.position + 1)
+        else:
+            return None
         if entry is None:
             return None
         self.position = entry.transaction.seq
@@ -170,9 +175,12 @@ class Cursor:
             waiter.set_result(None)
 
     def _slow(self, patience: Patience) -> bool:
-        if self._feed.total - self._seen > patience.bytes:
+        feed = self._feed
+        if feed.total - self._seen > patience.bytes:
             return True
-        return self._number is not None and self._feed.age_us(self._number + 1) > patience.us
+        if self._number is None or feed.number <= self._number:
+            return False
+        return feed.age_us(self._number + 1) > patience.us
 
     # -- reading ---------------------------------------------------------------------------------------------
 

@@ -29,6 +29,8 @@ def wanted(effect: AnyEffect) -> list[SampleRef]:
     match effect:
         case SubmitToStage(payload=payload):
             return list(dict.fromkeys(_of_turn(payload)))
+        case FeedStage(turn=None, items=()):
+            return [*effect.refs, *effect.frames]
         case FeedStage(turn=turn, items=items):
             beside = [] if turn is None else _of_turn(turn)
             return [*effect.refs, *effect.frames, *dict.fromkeys([*beside, *_of_items(items)])]

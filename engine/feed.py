@@ -13,6 +13,10 @@ from .replay_window import Overflow, ReplayWindow, Trail
 TAIL_ENTRIES = 256
 TAIL_BYTES = 512 * 1024
 
+TAIL_READ = 32
+"""Entries that are kept of those which every reader has taken: nobody but a new reader wants them, and it may read
+the store. They are most of what a session that talks keeps in memory."""
+
 
 class Feed:
     """The durable head of a session and its readers.
@@ -44,7 +48,7 @@ class Feed:
         self.failure: Refused | None = None
         self._tail: deque[Published] = deque()
         self._tail_bytes = 0
-        self._cursors: dict[int, Cursor] = {}
+        self._readers: tuple[Cursor, ...] = ()
         self.window = ReplayWindow(clock)
         self.window.start(number)
         self.trail: Trail | None = None
@@ -53,23 +57,34 @@ class Feed:
     def publish(self, entry: Published, number: int) -> None:
         """Make the next durable transaction visible; `number` is the last public number behind it."""
         size = entry.size
+        seq = entry.transaction.seq
         self.total += size
         entry.end = self.total
-        self.durable = entry.transaction.seq
         entry.number = number
-        self.window.published(self.durable, number, size)
+        self.durable = seq
+        self.window.published(seq, number, size)
         if self.trail is not None:
-            self.trail.published(self.durable, size)
-        self.number = max(self.number, number)
+            self.trail.published(seq, size)
+        if number > self.number:
+            self.number = number
         self.epoch = entry.epoch
-        tail = self._tail
-        tail.append(entry)
+        self._tail.append(entry)
         self._tail_bytes += size
-        while len(tail) > TAIL_ENTRIES or (self._tail_bytes > TAIL_BYTES and len(tail) > 1):
+        if len(self._tail) > TAIL_READ or self._tail_bytes > TAIL_BYTES:
+            self._trim()
+        for cursor in self._readers:
+            cursor.notify()
+
+    def _trim(self) -> None:
+        """Let go of the oldest entries: of what all readers have taken sooner than of what somebody may want."""
+        tail, most, taken = self._tail, TAIL_READ, self.durable - TAIL_READ
+        for cursor in self._readers:
+            if cursor.position < taken:
+                most = TAIL_ENTRIES
+        if not self._readers:
+            most = TAIL_ENTRIES
+        while len(tail) > most or (self._tail_bytes > TAIL_BYTES and len(tail) > 1):
             self._tail_bytes -= tail.popleft().size
-        if self._cursors:
-            for cursor in tuple(self._cursors.values()):
-                cursor.notify()
 
     def acknowledge(self, number: int) -> None:
         """Move the boundary of replay to `number`; it never goes back (D15).
@@ -120,12 +135,12 @@ class Feed:
 
     def join(self, cursor: Cursor) -> None:
         """Count a reader in: it is woken by what is published, and watched for its lag."""
-        self._cursors[id(cursor)] = cursor
+        self._readers = (*self._readers, cursor)
 
     def leave(self, cursor: Cursor) -> None:
         """Forget a reader; harmless when it is not known."""
-        self._cursors.pop(id(cursor), None)
+        self._readers = tuple(other for other in self._readers if other is not cursor)
 
     def _wake(self) -> None:
-        for cursor in tuple(self._cursors.values()):
+        for cursor in self._readers:
             cursor.wake()

@@ -76,9 +76,11 @@ class Line(Generic[T]):
         self._kept: deque[tuple[int, T]] = deque()
         self._droppable: deque[tuple[int, T]] = deque()
         self._number = 0
+        self.size = 0
+        """How many there are; a number, because it is asked for all the time."""
 
     def __len__(self) -> int:
-        return len(self._fixed) + len(self._kept) + len(self._droppable)
+        return self.size
 
     @property
     def blocked(self) -> bool:
@@ -90,20 +92,24 @@ class Line(Generic[T]):
         while self._kept or self._droppable:
             self._fixed.append(self._next().popleft()[1])
         self._fixed.append(item)
+        self.size += 1
 
     def add_passable(self, item: T, *, droppable: bool = True) -> None:
         """Put one at the end that may be passed."""
         self._number += 1
+        self.size += 1
         (self._droppable if droppable else self._kept).append((self._number, item))
 
     def overtake(self, item: T) -> None:
         """Let one pass all that may be passed."""
         self._fixed.append(item)
+        self.size += 1
 
     def drop(self) -> list[T]:
         """Remove what may be passed and dropped."""
         dropped = [item for _, item in self._droppable]
         self._droppable.clear()
+        self.size -= len(dropped)
         return dropped
 
     def first(self) -> T | None:
@@ -118,11 +124,13 @@ class Line(Generic[T]):
         Raises:
             IndexError: nothing waits.
         """
-        return self._fixed.popleft() if self._fixed else self._next().popleft()[1]
+        taken = self._fixed.popleft() if self._fixed else self._next().popleft()[1]
+        self.size -= 1
+        return taken
 
     def clear(self) -> list[T]:
         """Remove all."""
-        return [self.take() for _ in range(len(self))]
+        return [self.take() for _ in range(self.size)]
 
     def _next(self) -> deque[tuple[int, T]]:
         if not self._kept or not self._droppable:
@@ -147,37 +155,40 @@ class Item(Struct):
 
 
 class Inbox:
-    """The commands that wait. `clients` counts those of clients, `queued_bytes` what they weigh: the state does not
-    count these bytes yet (E12)."""
+    """The commands that wait, `size` of them. `clients` counts those of clients, `queued_bytes` what they weigh:
+    the state does not count these bytes yet (E12)."""
 
     def __init__(self) -> None:
+        self.size = 0
         self.clients = 0
         self.queued_bytes = 0
         self._items: Line[Item] = Line()
 
     def __len__(self) -> int:
-        return len(self._items)
+        return self.size
 
     @property
     def others(self) -> int:
         """Commands that wait and come from stages, timers or the engine."""
-        return len(self._items) - self.clients
+        return self.size - self.clients
 
     def put(self, item: Item) -> None:
         """Add a command."""
         command = item.command
-        if type(command) in FROM_CLIENTS:
+        kind = type(command)
+        self.size += 1
+        if kind in FROM_CLIENTS:
             self.clients += 1
             self.queued_bytes += item.size
-        if urgent(command):
-            if type(command) in CLEARING:
-                for passed in self._items.drop():
-                    self._forget(passed)
-            self._items.overtake(item)
-        elif isinstance(command, AppendAudio) and command.client_seq is None:
+        if isinstance(command, AppendAudio) and command.client_seq is None:
             self._items.add_passable(item)
         elif isinstance(command, StageReport):
             self._items.add_passable(item, droppable=False)
+        elif urgent(command):
+            if kind in CLEARING:
+                for passed in self._items.drop():
+                    self._forget(passed)
+            self._items.overtake(item)
         else:
             self._items.add(item)
 
@@ -199,9 +210,10 @@ class Inbox:
 
     def clear(self) -> list[Item]:
         """Remove all."""
-        return [self.take() for _ in range(len(self._items))]
+        return [self.take() for _ in range(self.size)]
 
     def _forget(self, item: Item) -> None:
+        self.size -= 1
         if type(item.command) in FROM_CLIENTS:
             self.clients -= 1
             self.queued_bytes -= item.size

@@ -229,7 +229,7 @@ class Ingress:
 
     @property
     def _waiting(self) -> int:
-        return self._runner.inbox.clients + len(self._slots) + len(self._held)
+        return self._runner.inbox.clients + self._slots.size + self._held.size
 
     def _no_room(self, size: int, most: int = CLIENT_INBOX) -> Refused | None:
         """Return the refusal of something with `size` bytes, None if there is room for it."""
@@ -418,7 +418,7 @@ class Ingress:
             self._held.add(held)
 
     def _leave(self, command: Passing, sound: bytes, size: int) -> None:
-        if self._slots:
+        if self._slots.size:
             self._waiting_bytes += size
             self._queue(_Slot(command, sound, size))
         else:

@@ -65,7 +65,7 @@ class Opened(Struct, frozen=True):
     opened_us: int
 
 
-class Summary(Struct, frozen=True):
+class Summary(Struct, frozen=True, gc=False):
     """What the store must know of a transaction without decoding it again."""
 
     number: int
@@ -89,4 +89,7 @@ def summarise(transaction: Transaction) -> Summary:
             )
         elif isinstance(event, SessionClosed):
             closed = True
-    return Summary(number, opened, closed)
+    return Summary(number, opened, closed) if number or opened is not None or closed else _NOTHING
+
+
+_NOTHING = Summary(0, None, closed=False)

@@ -1,5 +1,6 @@
 """Sound of clients into the one format inside: 16-bit little-endian mono, at the model's rate."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from antiphon.events.audio import MAX_RATE, MIN_RATE, AudioFormat
 from .errors import Refused
 
 Samples16 = npt.NDArray[np.int16]
+_PCM16 = np.dtype("<i2")
 
 
 def _ulaw_table() -> Samples16:
@@ -69,8 +71,8 @@ def _swapped(samples: Samples16) -> bytes:
 
 def level(pcm16: bytes) -> float:
     """Return the root mean square of samples, full scale = 1; 0 of nothing."""
-    samples = np.frombuffer(pcm16, dtype="<i2").astype(np.float32)
-    return float(np.sqrt(samples.dot(samples) / samples.size)) / 32768 if samples.size else 0.0
+    samples = np.frombuffer(pcm16, _PCM16).astype(np.float32)
+    return math.sqrt(float(samples.dot(samples)) / samples.size) / 32768 if samples.size else 0.0
 
 
 class Resampler:

@@ -14,7 +14,9 @@ from antiphon.events.events import (
     ContinuationPlanned,
     Event,
     PlaybackAcknowledged,
+    PublicEvent,
     RequestAccepted,
+    ResponseEnded,
     SessionClosed,
     SessionDetached,
     SessionResumed,
@@ -59,7 +61,7 @@ class Published(Struct, gc=False):
     dialect. `epoch` is the first one whose sound is not void, behind the transaction (0 when it was read from the
     store). `words` is how many bytes of words its events hold. `end` counts the feed's bytes up to and with it;
     `number` is the last public number then (of one read from the store, its own, or 0). `turning`: it changes who
-    is attached, or ends the session.
+    is attached, or ends the session. `public`: it is told to clients. `ends_turn`: a response has ended.
 
     No cycle can go through it, so the collector need not know it: the tails of all sessions are most of what a
     server keeps, and each full collection would walk them all.
@@ -72,6 +74,8 @@ class Published(Struct, gc=False):
     end: int = 0
     number: int = 0
     turning: bool = False
+    public: bool = False
+    ends_turn: bool = False
     cache: dict[str, object] = field(default_factory=dict[str, object])
 
     @property
@@ -83,19 +87,24 @@ class Published(Struct, gc=False):
     def size(self) -> int:
         """Bytes that a reader has to carry for it, roughly."""
         size = OVERHEAD + self.words
-        return size + sum(map(len, self.sound.values())) if self.sound else size
+        if self.sound:
+            for data in self.sound.values():
+                size += len(data)
+        return size
 
 
 def published(transaction: Transaction, sound: dict[SampleRef, bytes], epoch: int = 0) -> Published:
-    """Wrap a transaction; `turning` and `words` are found in its events."""
-    turning, words = False, 0
+    """Wrap a transaction; what it is like is found in its events."""
+    entry = Published(transaction, sound, epoch)
     for event in transaction.events:
         kind = type(event)
-        if kind in _TURNING:
-            turning = True
         if kind not in _WORDLESS:
-            words += len(_encode(event))
-    return Published(transaction, sound, epoch, words, turning=turning)
+            entry.words += len(_encode(event))
+            entry.turning = entry.turning or kind in _TURNING
+            entry.ends_turn = entry.ends_turn or kind is ResponseEnded
+        if isinstance(event, PublicEvent):
+            entry.public = True
+    return entry
 
 
 _encode = msgspec.msgpack.Encoder().encode

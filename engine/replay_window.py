@@ -107,15 +107,17 @@ class ReplayWindow:
     def published(self, seq: int, number: int, size: int) -> None:
         """Transaction `seq` of `size` bytes became durable; `number` is the last public number behind it."""
         self._total += size
+        overflow = self._overflow
         if number > self._number:
             now = self._clock.monotonic_us()
             if not self._ages or now - self._ages[-1][1] >= AGE_US:
                 self._ages.append((self._number + 1, now))
-            if self._overflow is None and self._total - self._confirmed > self.bytes:
-                self._overflows.append(Overflow(seq, self._number))
+            if overflow is None and self._total - self._confirmed > self.bytes:
+                overflow = Overflow(seq, self._number)
+                self._overflows.append(overflow)
                 self._marks.clear()
             self._number = number
-        if self._overflow is None and (not self._marks or self._total - self._marks[-1][1] >= MARK_BYTES):
+        if overflow is None and (not self._marks or self._total - self._marks[-1][1] >= MARK_BYTES):
             self._marks.append((number, self._total))
 
     def acknowledge(self, number: int, seq: int) -> None:
@@ -161,4 +163,6 @@ class ReplayWindow:
     @property
     def _overflow(self) -> Overflow | None:
         """The overflow that lasts."""
-        return self._overflows[-1] if self._overflows and self._overflows[-1].last is None else None
+        if not self._overflows:
+            return None
+        return self._overflows[-1] if self._overflows[-1].last is None else None

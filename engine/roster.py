@@ -213,7 +213,7 @@ class Roster:
     def on_report(self, report: AnyReport, sound: bytes) -> None:
         """Carry a stage's report to its session."""
         request = report.request
-        if request in self._orphans:
+        if self._orphans.sessions and request in self._orphans:
             if isinstance(report, StageReleased | StageLost):
                 self._orphans.settle(request)
             # It belongs to a runner that is gone, and one of the same name may follow it. What the next runner has

@@ -14,11 +14,13 @@ from antiphon.events.commands import (
     AnyCommand,
     AppendAudio,
     ClientCommand,
+    Command,
     OpenSession,
     ReportFault,
     ReportRefusal,
     ResumeSession,
     StageReport,
+    StageSegmentFinished,
     StartRunner,
     Tick,
     UpdateSession,
@@ -31,9 +33,9 @@ from antiphon.events.events import (
     AudioReceived,
     CommandHeld,
     ConfigUpdated,
+    Event,
     ItemCreated,
     OutputHeld,
-    ResponseEnded,
     SessionOpened,
 )
 from antiphon.events.items import pieces
@@ -80,8 +82,8 @@ class _Pending(Struct):
     entry: Published
     number: int
     reply: Reply | None
-    behind: list[tuple[Reply, Outcome]]
-    """Answers that are true only when this transaction is durable."""
+    behind: list[tuple[Reply, Outcome]] | None
+    """Answers that are true only when this transaction is durable, if there are any."""
 
 
 class Runner:
@@ -139,7 +141,9 @@ class Runner:
         self._waiter: asyncio.Future[None] | None = None
         self._stopped = False
         self._last_at = session.now
-        self._anchor_us = clock.monotonic_us() - session.now
+        self._looked_us = clock.monotonic_us()
+        """When the clock was last looked at, for a command."""
+        self._anchor_us = self._looked_us - session.now
         self._timer: Timer | None = None
         self._timer_at = 0
         self._useless_tick_at: int | None = None
@@ -165,7 +169,7 @@ class Runner:
     @property
     def backlog(self) -> int:
         """Commands that wait."""
-        return len(self.inbox)
+        return self.inbox.size
 
     @property
     def ahead(self) -> int:
@@ -243,7 +247,7 @@ class Runner:
     def _may_take(self) -> bool:
         if self._stopped or self.failure is not None or len(self._pending) >= RUN_AHEAD:
             return False
-        return len(self.inbox) > 0
+        return self.inbox.size > 0
 
     async def _wait(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()
@@ -259,12 +263,14 @@ class Runner:
 
     def _take_all(self) -> None:
         """Take what is there, and what that causes: an inline stage's answer shares its question's commit."""
-        until = self._clock.monotonic_us() + STEP_US
+        until: int | None = None
         for _ in range(RUN_AHEAD):
             if not self._may_take():
                 break
             self._take(self.inbox.take())
-            if self._clock.monotonic_us() >= until:
+            if until is None:
+                until = self._looked_us + STEP_US
+            elif self._looked_us >= until:
                 break
         if self.crowded and self.inbox.others <= CALM:
             self._crowd(False)
@@ -288,7 +294,8 @@ class Runner:
             self._answer(item.reply, Outcome(error=error))
         else:
             self._deciding = None
-            self._counts.beats += core.is_beat(session, command, events)
+            if type(command) is StageSegmentFinished:
+                self._counts.beats += core.is_beat(session, command, events)
             if events:
                 self._record(command, at, events, item.sound, item.reply)
             else:
@@ -328,8 +335,10 @@ class Runner:
             self._anchor_us = self._clock.monotonic_us() - max(self._last_at, since_opened)
         elif type(command) is OpenSession:
             self._anchor_us = self._clock.monotonic_us()
-        at = self._clock.monotonic_us() - self._anchor_us
-        self._last_at = max(self._last_at, at)
+        self._looked_us = self._clock.monotonic_us()
+        at = self._looked_us - self._anchor_us
+        if at > self._last_at:
+            self._last_at = at
         return self._last_at
 
     def _record(
@@ -338,7 +347,8 @@ class Runner:
         session = self.session
         self.head += 1
         transaction = Transaction(seq=self.head, term=self.term, at=at, command=command, events=tuple(events))
-        earlier = session.input.stream.earlier
+        stream = session.input.stream
+        earlier = stream.earlier if stream.held else _NO_PLACES
         for event in events:
             core.evolve(session, event, at)
         if session.closing is not None and not self._closing:
@@ -346,39 +356,47 @@ class Runner:
             self._discard()
         effects: list[AnyEffect] = []
         for event in events:
-            effects += core.react(session, event, self._plugins)
-        writes, shown = self._place(events, sound, earlier)
-        if sound and isinstance(command, OpenSession | UpdateSession):
-            writes += self._keep(events, sound)
+            if type(event) in core.REACTIONS:
+                effects += core.react(session, event, self._plugins)
+        writes: list[SampleWrite] = []
+        shown: dict[SampleRef, bytes] = {}
+        if sound or self._window.held:
+            self._place(events, sound, earlier, writes, shown)
+            if type(command) in _WITH_RECORDING:
+                writes += self._keep(events, sound)
         entry = published(transaction, shown, session.turn.voided)
-        self._pending.append(_Pending(entry, session.next_number - 1, reply, []))
+        self._pending.append(_Pending(entry, session.next_number - 1, reply, None))
         self._log.append(self.name, transaction, writes, self._settled)
         if effects and self.failure is None:
             self._desk.execute(effects)
         self._window.trim(session.input.keep_from)
 
     def _place(
-        self, events: list[AnyEvent], sound: bytes, earlier: frozenset[SampleRef]
-    ) -> tuple[list[SampleWrite], dict[SampleRef, bytes]]:
-        """Cut the bytes of a command into the pieces that its events name.
+        self,
+        events: list[AnyEvent],
+        sound: bytes,
+        earlier: frozenset[SampleRef],
+        writes: list[SampleWrite],
+        shown: dict[SampleRef, bytes],
+    ) -> None:
+        """Cut the bytes of a command into the pieces that its events name: what is written, and what is shown.
 
         What was held back came before: bytes of clients `earlier`, the sound of an answer as what is `held`.
         """
-        writes: list[SampleWrite] = []
-        shown: dict[SampleRef, bytes] = {}
         held = self._window.held
-        if not sound and not held:
-            return writes, shown
         at = 0
         for event in events:
+            if type(event) not in _NAMING:
+                continue
             for ref in _named(event):
                 if held and ref in held:
                     shown[ref] = held.pop(ref)
                     continue
                 if earlier and _within(ref, earlier):
                     continue
-                data = sound if ref.size == len(sound) else sound[at : at + ref.size]
-                at += ref.size
+                size = ref.size
+                data = sound if size == len(sound) else sound[at : at + size]
+                at += size
                 if type(event) is OutputHeld:
                     held[ref] = data
                 elif ref.stream == "out":
@@ -391,7 +409,6 @@ class Runner:
                     writes.append(SampleWrite(ref, data))
         if held and (self.session.suspicion is None or self.session.suspicion.phase != "held"):
             held.clear()  # what was held and not shown by now never is
-        return writes, shown
 
     def _keep(self, events: list[AnyEvent], recording: bytes) -> list[SampleWrite]:
         """Keep the recording that came with a configuration, if that was taken."""
@@ -420,7 +437,7 @@ class Runner:
             self.turned(pending.entry)
         if pending.reply is not None:
             pending.reply(Outcome(entry=pending.entry))
-        for reply, outcome in pending.behind:
+        for reply, outcome in pending.behind or ():
             reply(outcome)
         self._consider_snapshot(pending.entry)
         # Tasks are started by `run` alone: a callback of the loop is no place for it.
@@ -432,7 +449,8 @@ class Runner:
         if reply is None:
             return
         if self._pending:
-            self._pending[-1].behind.append((reply, outcome))
+            last = self._pending[-1]
+            last.behind = [*(last.behind or ()), (reply, outcome)]
         else:
             reply(outcome)
 
@@ -459,7 +477,7 @@ class Runner:
         ended = Refused("engine_dead", "The server has ended.") if self._dead else None
         gone = Outcome(error=self.failure or ended or Refused("session_closed", "The session has ended."))
         for pending in self._pending:
-            for reply in (pending.reply, *(reply for reply, _ in pending.behind)):
+            for reply in (pending.reply, *(reply for reply, _ in pending.behind or ())):
                 if reply is not None:
                     reply(gone)
         for item in self.inbox.clear():
@@ -504,8 +522,8 @@ class Runner:
     # -- snapshots -------------------------------------------------------------------------------------------
 
     def _consider_snapshot(self, entry: Published) -> None:
-        since = entry.seq - self._snapshot_seq
-        if since >= SNAPSHOT_ENTRIES or (since >= SNAPSHOT_AFTER and _ends_turn(entry)):
+        since = entry.transaction.seq - self._snapshot_seq
+        if since >= SNAPSHOT_ENTRIES or (since >= SNAPSHOT_AFTER and entry.ends_turn):
             self._snapshot_due = True
 
     def _snapshot(self) -> None:
@@ -545,15 +563,20 @@ def fault_of(command: AnyCommand) -> ReportFault | None:
     return ReportFault(request=command.request) if isinstance(command, StageReport) else None
 
 
-def _ends_turn(entry: Published) -> bool:
-    return any(type(event) is ResponseEnded for event in entry.transaction.events)
-
-
 def _within(ref: SampleRef, earlier: frozenset[SampleRef]) -> bool:
     """Return whether the bytes of a place came earlier: what was held back may be taken in pieces."""
     return any(
         known.stream == ref.stream and known.start <= ref.start and ref.end <= known.end for known in earlier
     )
+
+
+_NO_PLACES: frozenset[SampleRef] = frozenset()
+
+_WITH_RECORDING: frozenset[type[Command]] = frozenset({OpenSession, UpdateSession})
+"""Commands that reference audio comes with."""
+
+_NAMING: frozenset[type[Event]] = frozenset({AudioDelta, OutputHeld, AudioReceived, CommandHeld, ItemCreated})
+"""Events that speak of bytes."""
 
 
 def _named(event: AnyEvent) -> tuple[SampleRef, ...]:

@@ -107,7 +107,8 @@ class SqliteLog:
         self, session: str, transaction: Transaction, samples: Sequence[SampleWrite], settled: Settled
     ) -> None:
         """Record `transaction` (see `EventLog.append`)."""
-        check_sizes(samples)
+        if samples:
+            check_sizes(samples)
         head = self._heads.get(session)
         append = Append(head, transaction.term, settled)
         if head is None:

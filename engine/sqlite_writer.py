@@ -4,6 +4,8 @@ import sqlite3
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +32,9 @@ STEP = 500
 
 Row = tuple[int, int, int, int, int, bytes]
 """A record: key, seq, at, number, crc, data."""
+
+
+_DATA = itemgetter(5)
 
 
 class Append:
@@ -139,27 +144,32 @@ class SqliteWriter:
         """
         good: list[Append] = []
         rows: list[Row] = []
+        indexed: list[Append] = []
+        dirty: list[Path] = []
         for append in appends:
             row = append.row
             if append.error is not None or row is None:
                 continue
-            if row[0] in self._spoiled:
+            if self._spoiled and row[0] in self._spoiled:
                 append.error = again(self._spoiled[row[0]])
-            else:
-                good.append(append)
-                rows.append(row)
+                continue
+            good.append(append)
+            rows.append(row)
+            dirty += append.dirty
+            if append.closed or append.opened is not None:
+                indexed.append(append)
         if not rows:
             return
         try:
-            flush([path for append in good for path in append.dirty])
-            self._insert(rows, [append for append in good if append.opened is not None or append.closed])
+            flush(dirty)
+            self._insert(rows, indexed)
         except (sqlite3.Error, OSError) as error:
             self._roll_back()
             for append, row in zip(good, rows, strict=True):
                 append.error = Unavailable(f"cannot write the log: {error}")
                 self._spoiled.setdefault(row[0], append.error)
         else:
-            self._wrote(len(rows) + sum(len(row[5]) for row in rows) // 1024)
+            self._wrote(len(rows) + sum(map(len, map(_DATA, rows))) // 1024)
 
     def acquire(self, session: str) -> Acquired:
         """Raise the session's term by one; a new session begins with 1."""
@@ -254,7 +264,7 @@ class SqliteWriter:
         up the interpreter and has to wait for a busy loop to give it back; `executemany` is one such place for
         every row.
         """
-        values = [value for row in rows for value in row]
+        values = tuple(chain.from_iterable(rows))
         insert = self._inserts.get(len(rows))
         if insert is None:
             places = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(rows))

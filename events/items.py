@@ -119,7 +119,7 @@ _ITEM, _PART = 256, 64
 
 def json_size(text: str) -> int:
     """Return how many bytes a text has as JSON, escapes included: what it takes on the wire."""
-    return len(_json(text)) - len('""')
+    return len(_json(text)) - len('""') if text else 0
 
 
 _json = msgspec.json.Encoder().encode

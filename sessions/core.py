@@ -32,6 +32,7 @@ from .draft import Draft
 from .evolve import evolve as evolve
 from .plugins import REGISTRY as REGISTRY
 from .plugins import Registry
+from .react import REACTIONS as REACTIONS
 from .react import react as react
 from .refusal import Refusal as Refusal
 from .segments import is_beat as is_beat

@@ -185,7 +185,11 @@ class Connection:
         last: Published | None = None
         with attachment.cursor() as cursor:
             async for entry in cursor:
-                await socket.room()
+                if not entry.public and last is not None:
+                    last, self._through = entry, entry.seq
+                    continue
+                if not socket.has_room:
+                    await socket.room()
                 reader = self._journal(entry, attachment)
                 messages: Sequence[Message] = project(entry, reader, cursor.epoch)
                 if last is None and attachment.generation > 1:

@@ -18,7 +18,8 @@ async def deliver(
     """
     at, known = 0, epoch()
     while at < len(messages):
-        await socket.room()
+        if not socket.has_room:
+            await socket.room()
         if epoch() != known:
             known = epoch()
             messages, at = _unvoiced(messages[at:], project(entry, reader, known)), 0

@@ -53,21 +53,20 @@ class Intake:
     def take(self, message: bytes | None) -> None:
         """Carry a message to the session; None is a binary one."""
         self._attachment.heard()
+        config = self._attachment.settled
         try:
             if self._budget is not None:
                 _afford(self._budget, message)
             if message is None:
                 raise binary()
-            decoded = decode(message, self._reading)
+            decoded = decode(message, self._reading, config)
         except WireError as error:
             # Whatever a resume says, it comes too late (WIRE 2.12).
             self._refuse(_attached_already(error.event_id) if error.event_type == _RESUME else error)
             return
         if not isinstance(decoded, Undecided):
             self._carry_out(decoded, len(message))
-            return
-        config = self._attachment.settled
-        if config is None:
+        elif config is None:
             self._defer(decoded)
         else:
             self._understand(decoded, config)

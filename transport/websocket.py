@@ -187,6 +187,11 @@ class WebSocket(asyncio.Protocol):
         """Bytes that were written and that the socket has not accepted."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
+    @property
+    def has_room(self) -> bool:
+        """Whether `room` returns at once."""
+        return self._room.is_set()
+
     async def room(self) -> None:
         """Wait until the socket has accepted nearly all that was written; returns at once on a lost one."""
         await self._room.wait()
@@ -245,13 +250,15 @@ class WebSocket(asyncio.Protocol):
             self._read()
 
     def _read(self) -> None:
-        until = self._clock.monotonic_us() + STEP_US
+        until: int | None = None
         self._behind = True
         while self._read_slice():
             transport = self._transport
             if transport is None or transport.is_closing():
                 continue
-            if self._clock.monotonic_us() >= until:
+            now = self._clock.monotonic_us()
+            until = until or now + STEP_US  # most of the time there is only one slice, and no need for a clock
+            if now >= until:
                 transport.pause_reading()
                 asyncio.get_running_loop().call_soon(self._read_on)
                 return

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from antiphon.engine.ingress import AppendRequest
 from antiphon.events import commands
-from antiphon.events.config import SessionConfig
+from antiphon.events.audio import AudioFormat
+from antiphon.events.config import Dialect, SessionConfig
 
 from . import wire_client as given
 from .wire_errors import WireError, bad_value, missing
@@ -42,11 +43,17 @@ class Outline(Struct, frozen=True):
     name: Spelled | None
     rate: SpelledRate | None
 
-    def filled(self, sound: bytes, reading: Reading) -> AppendRequest | Undecided:
-        """Return the append of this sound."""
+    def filled(
+        self, sound: bytes, reading: Reading, config: SessionConfig | None = None
+    ) -> AppendRequest | Undecided:
+        """Return the append of this sound; undecided if its format depends on a configuration that is not known."""
+        if self.name is None and self.rate is None:
+            return replace(self.request, data=sound)
+        if config is not None:
+            known = _format(self.name, self.rate, config.input_format, reading.dialect)
+            if known is not None:
+                return replace(self.request, data=sound, format=known)
         request, name, rate = replace(self.request, data=sound), self.name, self.rate
-        if name is None and rate is None:
-            return request
 
         def build(config: SessionConfig) -> Understood:
             return replace(request, format=input_format(name, rate, config.input_format, reading.dialect))
@@ -59,6 +66,17 @@ class Outline(Struct, frozen=True):
             event_type=NAME,
             client_seq=request.client_seq,
         )
+
+
+@lru_cache(maxsize=1024)
+def _format(
+    name: Spelled | None, rate: SpelledRate | None, current: AudioFormat, dialect: Dialect
+) -> AudioFormat | None:
+    """Return the format that an append asks for; None: it is refused."""
+    try:
+        return input_format(name, rate, current, dialect)
+    except WireError:
+        return None
 
 
 def outline(event: given.AppendBuffer) -> Outline:
@@ -112,8 +130,10 @@ def append(event: given.AppendBuffer, reading: Reading) -> AppendRequest | Undec
 # -- quickly -------------------------------------------------------------------------------------------------
 
 
-def quick(frame: bytes, reading: Reading) -> AppendRequest | Undecided | None:
+def quick(frame: bytes, reading: Reading, config: SessionConfig | None = None) -> AppendRequest | Undecided | None:
     """Read a frame if it is an append as clients write them; None: it is something else, or something is wrong.
+
+    With the `config` that it is understood by it is decided, unless it is refused then.
 
     What is taken out must be the value of the event's own `audio`, and nothing but base64 may be left out of the
     reading. Without a backslash every text ends at the next quote, and a key has one spelling; where that stands
@@ -133,7 +153,7 @@ def quick(frame: bytes, reading: Reading) -> AppendRequest | Undecided | None:
         sound = pybase64.b64decode(frame[begin:end], validate=True)
     except ValueError:
         return None
-    return known.filled(sound, reading)
+    return known.filled(sound, reading, config)
 
 
 @lru_cache(maxsize=1024)

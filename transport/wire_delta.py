@@ -74,13 +74,14 @@ def cast(event: ev.AudioDelta, scene: Scene) -> Mould:
         playback=ev.PlaybackCursor(_GENERATED, _SENT, _PLAYED, _COMMITTED),
         costs=(),
     )
-    told_of = replace(scene, sound={event.ref: _SOUND}, epoch=event.epoch)
-    made = [message for message in audio_delta(stopped, told_of) if message is not None]  # it is not void
-    place = [_quoted(_ID)]
-    for message in made:
+    made: list[bytes] = []
+    for message in audio_delta(stopped, replace(scene, sound={event.ref: _SOUND}, epoch=event.epoch)):
+        assert message is not None, "its sound is not void"
         message.event_id = _ID
         if scene.form == "duplex":
             message.server_event_seq = _NUMBER
+        made.append(_encode(message))
+    place = [_quoted(_ID)]
     if scene.form == "duplex":
         place.append(_number(_NUMBER))
     told: list[Stopper] = []
@@ -89,8 +90,8 @@ def cast(event: ev.AudioDelta, scene: Scene) -> Mould:
         told += [_number(_MS), (marks, b"%b")]
         told += map(_number, (_GENERATED, _SENT, _PLAYED, _COMMITTED))
     sound = _quoted(pybase64.b64encode_as_string(_SOUND))
-    audio = _hollow(_encode(made[0]), [*place, sound, *told])
-    words = _hollow(_encode(made[1]), [*place, (_encode(_WORDS), b"%b")])
+    audio = _hollow(made[0], [*place, sound, *told])
+    words = _hollow(made[1], [*place, (_encode(_WORDS), b"%b")])
     key = key_of(event, scene.form)
     return Mould(key, audio, words, told=scene.extended) if audio and words else Mould(key)
 

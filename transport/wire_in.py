@@ -32,14 +32,14 @@ LARGEST = 2**53
 """No number of a client is taken to be greater."""
 
 
-def decode(frame: bytes | str, reading: Reading) -> Decoded:
-    """Decode one text frame.
+def decode(frame: bytes | str, reading: Reading, config: SessionConfig | None = None) -> Decoded:
+    """Decode one text frame. With the `config` that it is understood by, an append is decided at once.
 
     Raises:
         WireError: by the contract's code; it carries the client's event id if there was one.
     """
     data = frame.encode() if isinstance(frame, str) else frame
-    appended = wire_append.quick(data, reading)
+    appended = wire_append.quick(data, reading, config)
     return decode_slowly(data, reading) if appended is None else appended
 
 

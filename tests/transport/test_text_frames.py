@@ -71,6 +71,21 @@ def heard(kind: type[WebSocket], pieces: list[bytes]) -> tuple[list[bytes | str]
     return note.told, pipe.written.partition(b"\r\n\r\n")[2], pipe.gone
 
 
+def compare(pieces: list[bytes]) -> None:
+    """Hold what is made of what arrives against what the core makes of it.
+
+    The core takes all frames of a piece apart before the first is handled. What follows a text that is no text is
+    therefore not always the same: here nothing does.
+    """
+    told, written, gone = heard(WebSocket, pieces)
+    core_told, core_written, core_gone = heard(CoreOnly, pieces)
+    if b"invalid UTF-8" in written:
+        assert told == core_told[: len(told)]
+        assert gone == core_gone
+    else:
+        assert (told, written, gone) == (core_told, core_written, core_gone)
+
+
 def masked(opcode: Opcode, data: bytes, *, fin: bool = True) -> bytes:
     return Frame(opcode, data, fin).serialize(mask=True)
 
@@ -103,14 +118,14 @@ def test_however_it_arrives_the_core_would_have_read_the_same(sent: list[bytes],
     data = REQUEST + b"".join(sent)
     ends = sorted({*(cut % (len(data) + 1) for cut in cuts), len(data)})
     pieces = [data[begin:end] for begin, end in zip([0, *ends], ends, strict=False) if end > begin]
-    assert heard(WebSocket, pieces) == heard(CoreOnly, pieces)
+    compare(pieces)
 
 
 @given(st.lists(texts_only, min_size=1, max_size=5), st.integers(1, 40))
 def test_texts_in_small_pieces(sent: list[bytes], step: int) -> None:
     data = b"".join(sent)
     pieces = [REQUEST, *(data[at : at + step] for at in range(0, min(len(data), 2_000), step))]
-    assert heard(WebSocket, pieces) == heard(CoreOnly, pieces)
+    compare(pieces)
 
 
 def test_texts_of_every_size() -> None:

@@ -33,6 +33,14 @@ def understood(decoded: Decoded | None, dialect: Dialect) -> Understood | tuple[
         return (*known, *said(error))
 
 
+def meant(decoded: Decoded, dialect: Dialect) -> object:
+    """Return what becomes of a frame."""
+    try:
+        return decoded.under(initial(dialect)) if isinstance(decoded, Undecided) else decoded
+    except WireError as error:
+        return said(error)
+
+
 def said(error: WireError) -> tuple[object, ...]:
     return (
         error.code,
@@ -50,7 +58,11 @@ def compare(frame: bytes, dialect: Dialect = "duplex") -> bool:
     reading = Reading(dialect=dialect, attachment=1)
     found = quick(frame, reading)
     if found is not None:
-        assert understood(found, dialect) == understood(SLOWLY(frame, reading), dialect)
+        slowly = SLOWLY(frame, reading)
+        assert understood(found, dialect) == understood(slowly, dialect)
+        decided = quick(frame, reading, initial(dialect))
+        assert decided is not None
+        assert meant(decided, dialect) == meant(slowly, dialect)
     return found is not None
 
 
@@ -154,3 +166,13 @@ def test_what_is_around_the_sound_is_read_once() -> None:
         assert quick(frame, reading) == AppendRequest(data=SOUND, event_id="once")
     after = wire_append.around.cache_info()
     assert (after.misses - before.misses, after.hits - before.hits) == (1, 4)
+
+
+@pytest.mark.parametrize("spelled", [{"sample_rate_hz": 8_000}, {"format": "g711_ulaw"}, {"format": "nonsense"}])
+def test_with_the_configuration_an_append_is_decided_at_once(spelled: dict[str, object]) -> None:
+    """Unless it is refused: then it is told as it is of one that had to wait."""
+    reading, config = Reading(dialect="ga", attachment=1), initial("ga")
+    frame = json.dumps({"type": NAME, "audio": TEXT, **spelled}).encode()
+    assert compare(frame, "ga")
+    assert isinstance(quick(frame, reading), Undecided)
+    assert isinstance(quick(frame, reading, config), Undecided) == ("nonsense" in spelled.values())

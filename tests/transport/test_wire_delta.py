@@ -51,6 +51,8 @@ def encoded(event: ev.AudioDelta, form: Form, epoch: int, sound: bytes) -> list[
     scene = Scene(SESSION, form, 2, None, TICK, {event.ref: sound}, epoch)
     made: list[bytes] = []
     for part, message in enumerate(audio_delta(event, scene)):
+        if message is None:
+            continue
         message.event_id = ids.event_id(5, 0, part)
         if form == "duplex" and event.number:
             message.server_event_seq = event.number + part
