@@ -46,8 +46,18 @@ def _silent(start: int, end: int) -> Pcm:
 SILENCE = Sound(_silent, _silent)
 """An exported log holds no sound: the lanes are drawn as bars then."""
 
-LANES = ("connection", "user", "turns", "at the stages", "sent", "heard", "commands")
-HEIGHTS = (0.45, 1.5, 0.75, 0.75, 0.9, 1.5, 1.35)
+LANES = {
+    "connection": 0.45,
+    "user": 1.5,
+    "turns": 0.75,
+    "at the stages": 0.75,
+    "sent": 0.9,
+    "heard": 1.5,
+    "commands": 1.35,
+}
+"""The lanes and their heights, from above."""
+TALL = 8.6
+"""Inches of the picture with all of them."""
 
 
 def draw(story: Story, path: Path, sound: Sound = SILENCE) -> None:
@@ -64,21 +74,29 @@ def draw(story: Story, path: Path, sound: Sound = SILENCE) -> None:
     import matplotlib.pyplot as plt
 
     width = float(np.clip(story.end_s * 0.62, 13, 34))
+    lanes = _lanes(story)
+    tall = 1.4 + (TALL - 1.4) * sum(lanes.values()) / sum(LANES.values())
     with plt.rc_context({"font.size": 9, "axes.edgecolor": LINE, "hatch.linewidth": 0.6}):
         figure, axes = plt.subplots(
-            len(LANES), 1, sharex=True, figsize=(width, 8.6), height_ratios=HEIGHTS, facecolor=PAPER
+            len(lanes), 1, sharex=True, figsize=(width, tall), height_ratios=list(lanes.values()), facecolor=PAPER
         )
-        figure.subplots_adjust(left=1.35 / width, right=1 - 0.3 / width, top=0.865, bottom=0.062, hspace=0.1)
-        for axis, name in zip(axes, LANES, strict=True):
+        figure.subplots_adjust(
+            left=1.35 / width, right=1 - 0.3 / width, top=1 - 1.16 / tall, bottom=0.53 / tall, hspace=0.1
+        )
+        at = dict(zip(lanes, axes, strict=True))
+        for name, axis in at.items():
             _prepare(axis, name)
+        axes[-1].tick_params(axis="x", labelbottom=True)
         scale = _Scale(max(story.end_s, 1.0), width - 1.65)
-        _connections(axes[0], story, scale)
-        _user(axes[1], story, sound)
-        _turns(axes[2], story, scale)
-        _stages(axes[3], story, scale)
-        _sent(axes[4], story, scale)
-        _heard(axes[5], story, scale, sound)
-        _commands(axes[6], story)
+        _connections(at["connection"], story, scale)
+        _user(at["user"], story, sound)
+        _turns(at["turns"], story, scale)
+        _sent(at["sent"], story, scale)
+        _heard(at["heard"], story, scale, sound)
+        if "at the stages" in at:
+            _stages(at["at the stages"], story, scale)
+        if "commands" in at:
+            _commands(at["commands"], story)
         _interruptions(axes, story)
         axes[-1].set_xlim(-0.01 * scale.seconds, scale.seconds * 1.01)
         axes[-1].set_xlabel("seconds of session time", color=INK)
@@ -86,6 +104,12 @@ def draw(story: Story, path: Path, sound: Sound = SILENCE) -> None:
         _title(figure, story)
         figure.savefig(path, format=path.suffix.removeprefix(".") or "png", dpi=110, facecolor=PAPER)
         plt.close(figure)
+
+
+def _lanes(story: Story) -> dict[str, float]:
+    """Return the lanes of a picture: a client knows nothing of the stages, and keeps no commands."""
+    empty = {name for name, known in (("at the stages", story.work), ("commands", story.commands)) if not known}
+    return {name: height for name, height in LANES.items() if name not in empty}
 
 
 class _Scale(NamedTuple):
@@ -109,8 +133,6 @@ def _prepare(axis: "Axes", name: str) -> None:
     axis.set_axisbelow(True)
     for side in ("top", "right", "left"):
         axis.spines[side].set_visible(False)
-    if name == LANES[-1]:
-        axis.tick_params(axis="x", labelbottom=True)
 
 
 def _title(figure: "Figure", story: Story) -> None:
@@ -122,11 +144,15 @@ def _title(figure: "Figure", story: Story) -> None:
         _count(answers, "answer"),
         f"{cut} cut short",
         _count(len(story.connections), "connection"),
-        f"{story.transactions:,} transactions, {story.events:,} events",
+        f"{story.transactions:,} transactions, {story.events:,} events"
+        if story.transactions
+        else f"{story.events:,} events",
     ]
-    left = figure.subplotpars.left
-    figure.text(left, 0.962, story.session, fontsize=13, fontweight="bold", color=INK)
-    figure.text(left, 0.935, f"plugin {story.plugin}   ·   " + "   ·   ".join(facts), fontsize=9.5, color="#52606d")
+    if story.plugin:
+        facts.insert(0, f"plugin {story.plugin}")
+    left, tall = figure.subplotpars.left, float(figure.get_figheight())
+    figure.text(left, 1 - 0.33 / tall, story.session, fontsize=13, fontweight="bold", color=INK)
+    figure.text(left, 1 - 0.56 / tall, "   ·   ".join(facts), fontsize=9.5, color="#52606d")
 
 
 def _count(number: int, noun: str) -> str:
