@@ -85,8 +85,8 @@ async def _converse(
             screen.note(HINT)
             await _until_interrupted(live, player)
             player.stop()
-    except SessionLost as lost:
-        live.failure = live.failure or lost
+    except (SessionLost, NoDevice) as failure:
+        live.failure = live.failure or failure
     screen.close()
     return live
 

@@ -202,8 +202,10 @@ class SessionClient(Commands):
         while (response := await self._line.inbox.responses.next()) is not None:
             yield response
 
-    async def wait_for(self, kind: type[E], *, timeout_s: float = 30.0) -> E:
-        """Return the next event of a kind. What comes before it is kept for `events`.
+    async def wait_for(
+        self, kind: type[E], where: Callable[[E], bool] = lambda _: True, *, timeout_s: float = 30.0
+    ) -> E:
+        """Return the next event of a kind for which `where` is so. What comes before it is kept for `events`.
 
         It is not given by `events` as well, unless a loop over those is running.
 
@@ -212,7 +214,7 @@ class SessionClient(Commands):
             SessionLost: it will not come.
         """
         with anyio.fail_after(timeout_s):
-            event = await self._line.inbox.wait(kind)
+            event = await self._line.inbox.wait(kind, where)
         if event is None:
             raise self._line.lost or SessionLost("session_closed", f"no {kind.__name__} came before the end")
         return event

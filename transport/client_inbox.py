@@ -91,16 +91,16 @@ class Inbox:
 
         return stop
 
-    async def wait(self, kind: type[E]) -> E | None:
-        """Return the next event of a kind; None if the session is over before it comes."""
+    async def wait(self, kind: type[E], where: Callable[[E], bool] = lambda _: True) -> E | None:
+        """Return the next event of a kind that is as asked; None if the session is over before it comes."""
         for index, event in enumerate(self._events):
-            if isinstance(event, kind):
+            if isinstance(event, kind) and where(event):
                 if not self._readers:
                     del self._events[index]
                 return event
         if self._over:
             return None
-        waiting = _Waiting(kind)
+        waiting = _Waiting(lambda event: isinstance(event, kind) and where(event))
         self._waiting.append(waiting)
         self.wake()
         try:
@@ -175,13 +175,13 @@ class Reading(AsyncIterator[Received]):
 class _Waiting:
     """Somebody who waits for one event."""
 
-    def __init__(self, kind: type[out.ServerEvent]) -> None:
+    def __init__(self, asked: Callable[[Received], bool]) -> None:
         self.came = anyio.Event()
         self.event: Received | None = None
-        self._kind = kind
+        self._asked = asked
 
     def wants(self, event: Received) -> bool:
-        return self.event is None and isinstance(event, self._kind)
+        return self.event is None and self._asked(event)
 
     def take(self, event: Received) -> None:
         self.event = event

@@ -10,6 +10,7 @@ from anyio.abc import TaskGroup
 from .client import SessionClient
 from .client_errors import SessionLost
 from .client_events import Received
+from .devices import NoDevice
 from .playback import Ack, Playback, Truncate
 from .speaker import Speaker
 
@@ -87,7 +88,8 @@ class Player:
     in which an interruption arrives; where it stopped is told by `conversation.item.truncate`. `sink` is a device
     (`devices.loudspeaker`), a function, or None: then nothing sounds, and the times are those of a real one.
 
-    Every event reaches it by `hear`; `listen` False leaves that to whoever reads the client's events.
+    A device that fails (`devices.NoDevice`) ends the block with that error. Every event reaches the player by
+    `hear`; `listen` False leaves that to whoever reads the client's events.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Player:
         self._sink: Sink | None = FunctionSink(sink) if callable(sink) else sink
         self._group: TaskGroup = anyio.create_task_group()
         self._silent = anyio.Event()
+        self._failure: NoDevice | None = None
         self._unlisten = client.listen(self.hear) if listen else _nothing
 
     @property
@@ -130,6 +133,8 @@ class Player:
             if self._sink is not None:
                 self._sink.flush()
                 self._sink.close()
+        if self._failure is not None:
+            raise self._failure
 
     async def wait_silent(self) -> None:
         """Wait until everything that has come was played, or was stopped."""
@@ -164,6 +169,9 @@ class Player:
                 self._tick(self.now_us)
         except SessionLost:
             return  # there is nobody to tell any more
+        except NoDevice as failure:
+            self._failure = failure
+            self._group.cancel_scope.cancel()
 
     def _tick(self, now_us: int) -> None:
         speaker = self.playback.speaker

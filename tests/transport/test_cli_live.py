@@ -88,6 +88,12 @@ async def test_what_is_missing_is_one_sentence(machine: Path) -> None:
         done = await talk(machine, "--url", served.url)
         assert done.returncode == 1
         assert b"there is nothing to record with" in done.stderr
+        program(machine, "arecord", f"/bin/cat {voice(machine)}; exec /bin/sleep 60")
+        program(machine, "aplay", "exit 1")
+        done = await talk(machine, "--url", served.url)
+        assert done.returncode == 1
+        assert b"aplay does not play" in done.stderr
+        assert b"Traceback" not in done.stderr
         (machine / "aplay").unlink()
         done = await talk(machine, "--url", served.url)
         assert b"there is nothing to play with" in done.stderr

@@ -420,3 +420,36 @@ async def test_an_error_of_a_listener_ends_the_client_and_comes_out(kind: str) -
         with pytest.raises(ExceptionGroup) as errors:
             await listened(place.client(WRITTEN))
         assert errors.group_contains(ZeroDivisionError)
+
+
+async def test_what_is_waited_for_may_be_described(kind: str) -> None:
+    async with placed(kind) as place, place.client(WRITTEN) as client:
+        for text in ("one", "two"):
+            client.send_text(text)
+        second = await client.wait_for(out.ItemDone, lambda event: "two" in repr(event.item))
+        client.send_text("three")
+        third = await client.wait_for(out.ItemDone, lambda event: event.item.id != second.item.id)
+        assert "one" in repr(third.item), "what came before is still there"
+
+
+async def test_both_clients_hear_the_same() -> None:
+    heard: dict[str, list[tuple[str, int]]] = {}
+    for kind in PLACES:
+        async with placed(kind) as place:
+            client = place.client(WRITTEN)
+            events = heard[kind] = []
+            client.listen(lambda event, to=events: to.append((type(event).__name__, number_of(event))))
+            async with client:
+                await client.wait_for(out.SessionUpdated)
+                speak(client, 20)
+                await (await first(client)).done()
+                client.update_session(SessionOptions(instructions="Be brief."))
+                client.update_session(SessionOptions(input_audio_format="opus"))
+                await client.wait_for(out.ErrorOut)
+                client.send_text("hello")
+                client.create_response()
+                await (await first(client)).done()
+                await client.wait_for(out.RateLimits)
+                await client.wait_for(out.RateLimits)
+    assert heard["socket"] == heard["process"]
+    assert len(heard["socket"]) > 30

@@ -13,6 +13,7 @@ from antiphon.engine.errors import Refused
 from antiphon.stages.scripted import Cue, Finish, Say, ScriptedStage
 from antiphon.transport import wire_server as out
 from antiphon.transport.client import SessionClient, SessionOptions
+from antiphon.transport.devices import NoDevice
 from antiphon.transport.inline import InlineClient
 from antiphon.transport.playback import Playback
 from antiphon.transport.player import AHEAD_US, TICK_US, Player
@@ -170,6 +171,32 @@ async def test_whoever_stops_the_player_stops_the_device() -> None:
         assert device.silenced == 1
         await here.client.wait_for(out.ItemTruncatedOut)
         await player.wait_silent()
+
+
+class Broken(Device):
+    """A loudspeaker that is unplugged."""
+
+    def write(self, sound: bytes, rate: int) -> None:
+        raise NoDevice("it was unplugged")
+
+
+async def test_a_device_that_fails_ends_the_block_by_name() -> None:
+    device = Broken()
+    async with world(Say("Hello.", 500), Finish()) as (here, _):
+
+        async def listen() -> None:
+            async with Player(here.client, device) as player:
+                ask(here.client)
+                await anyio.wait_all_tasks_blocked()
+                await here.pass_(100)
+                await player.wait_silent()
+                pytest.fail("it plays on")
+
+        with pytest.raises(NoDevice, match="unplugged"):
+            await listen()
+        assert device.closed
+        here.client.heartbeat()
+        await here.client.wait_for(out.HeartbeatAck)
 
 
 def playing(playback: Playback, response: str = "r") -> None:
