@@ -119,7 +119,8 @@ function finish() {
 function unheard(error) {
   if (error.name === "NotAllowedError") return "The microphone was refused. You can still write.";
   if (error.name === "NotFoundError") return "There is no microphone here. You can still write.";
-  if (error.name === "SecurityError") return "Browsers give the microphone to https and localhost only. You can still write.";
+  if (error.name === "SecurityError")
+    return "Browsers give the microphone to https and localhost only. You can still write.";
   return `The microphone cannot be used (${error.message}). You can still write.`;
 }
 
@@ -155,8 +156,12 @@ function unfolded() {
 
 /** Offer the names that are served, as far as this key shows them. */
 async function models() {
-  const served = await known().then((answer) => answer.json()).catch(() => ({}));
-  const options = (served.data ?? []).map(({ id }) => Object.assign(document.createElement("option"), { value: id }));
+  const served = await known()
+    .then((answer) => answer.json())
+    .catch(() => ({}));
+  const options = (served.data ?? []).map(({ id }) =>
+    Object.assign(document.createElement("option"), { value: id }),
+  );
   $("models").replaceChildren(...options);
 }
 

@@ -12,7 +12,7 @@ export class Sound {
 
   /**
    * Open the speaker; to be called from a gesture. `onPiece({samples, peak, at})` gives 20 ms of the microphone,
-   * `onHeard(spans)` what left the speaker, `onEnded` and `onDropped({answer, ms, at})` how an answer came to its end.
+   * `onHeard(spans)` what left the speaker; `onEnded` and `onDropped({answer, ms, at})` tell how an answer ended.
    */
   static async open(handlers) {
     const context = new AudioContext({ latencyHint: "interactive" });
@@ -79,7 +79,11 @@ export class Sound {
   async listen() {
     if (!navigator.mediaDevices) throw new DOMException("no secure context", "SecurityError");
     this.#stream = await navigator.mediaDevices.getUserMedia({ audio: MICROPHONE });
-    const capture = new AudioWorkletNode(this.context, "capture", { numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit" });
+    const capture = new AudioWorkletNode(this.context, "capture", {
+      numberOfOutputs: 0,
+      channelCount: 1,
+      channelCountMode: "explicit",
+    });
     capture.port.onmessage = ({ data }) => {
       this.handlers.onPiece({ ...data, at: this.time(data.frame) });
     };

@@ -19,8 +19,9 @@ const FINAL = new Set([
 ]);
 
 /**
- * `onStatus(status, why)` is called with `connecting`, `open`, `lost`, `ended` or `failed`; `onEvent` with every event
- * of the server, once and in order; `onSent` with what is said.
+ * `options` are `url`, `key`, `session` (the object that is opened), and who is told: `onStatus(status, why)` of
+ * `open`, `lost`, `ended` or `failed`; `onEvent` of every event of the server, once and in order; `onSent` of what is
+ * said.
  */
 export class Line {
   id = "";
@@ -37,7 +38,6 @@ export class Line {
   #lostAt = 0;
   #timers = { retry: 0, opening: 0, beat: 0 };
 
-  /** @param {{url: string, key: string, session: object, onEvent: Function, onSent: Function, onStatus: Function}} options */
   constructor(options) {
     this.#options = options;
     queueMicrotask(() => this.#dial());
@@ -183,10 +183,13 @@ export class Line {
     this.#socket = null;
     this.#attached = false;
     clearTimeout(this.#timers.opening);
-    if (!this.id) return this.#end("failed", code === 1013 ? "The server is not ready." : "The server cannot be reached.");
-    if (!this.#tokens.length) return this.#end("failed", "The connection was lost, and this session cannot be resumed.");
+    if (!this.id)
+      return this.#end("failed", code === 1013 ? "The server is not ready." : "The server cannot be reached.");
+    if (!this.#tokens.length)
+      return this.#end("failed", "The connection was lost, and this session cannot be resumed.");
     if (this.status !== "lost") this.#lostAt = Date.now();
-    if (Date.now() - this.#lostAt > PATIENCE_MS) return this.#end("failed", "The server cannot be reached any more.");
+    if (Date.now() - this.#lostAt > PATIENCE_MS)
+      return this.#end("failed", "The server cannot be reached any more.");
     const longest = Math.min(LONGEST_MS, SHORTEST_MS * 2 ** (this.#attempt += 1));
     this.#timers.retry = setTimeout(() => this.#dial(), SHORTEST_MS + Math.random() * (longest - SHORTEST_MS));
     this.#turn("lost", "");

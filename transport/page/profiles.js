@@ -10,7 +10,8 @@ const BASE = {
 
 /**
  * `chunkMs` of sound go into one message; the speaker waits for `bufferMs` of an answer before it begins. `turn` says
- * who ends a turn of the user: `pause` (the server hears it), `send` (a button), `hold` (letting a button go), `model`.
+ * what ends a turn of the user: a `pause`, which the server hears; a button that is pressed (`send`) or let go
+ * (`hold`); or the `model`.
  */
 export const PROFILES = {
   conversation: {
@@ -74,6 +75,9 @@ export function misfit(name, capabilities) {
 
 /** Whether a model takes pictures. */
 export function sees(capabilities) {
-  const takes = [...(capabilities.required_input_modalities ?? []), ...(capabilities.optional_input_modalities ?? [])];
+  const takes = [
+    ...(capabilities.required_input_modalities ?? []),
+    ...(capabilities.optional_input_modalities ?? []),
+  ];
   return takes.includes("video");
 }

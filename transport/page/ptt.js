@@ -1,4 +1,4 @@
-/** Push-to-talk, and the pictures in between: what is sent when. Nothing here waits, and nothing here does I/O. */
+/** Push-to-talk, and the pictures in between: what is sent when. Nothing here waits or does I/O. */
 
 const QUEUED = 2;
 const SILENCE = 160; // samples

@@ -24,7 +24,15 @@ function lanes(height) {
   const you = captions + voice / 2;
   const activity = captions + voice + 3;
   const answer = activity + 12 + voice / 2;
-  return { captions, half: voice / 2 - 3, you, activity, answer, stages: answer + voice / 2 + 4, time: height - time };
+  return {
+    captions,
+    half: voice / 2 - 3,
+    you,
+    activity,
+    answer,
+    stages: answer + voice / 2 + 4,
+    time: height - time,
+  };
 }
 
 export class Score {
@@ -146,7 +154,8 @@ export class Score {
       const at = story.start + column * seconds;
       const place = Math.floor((ms / 1000 + at - from) / STEP);
       let peak = 0;
-      for (let i = Math.max(0, place); i < place + seconds / STEP; i += 1) peak = Math.max(peak, answer.peaks[i] ?? 0);
+      for (let i = Math.max(0, place); i < place + seconds / STEP; i += 1)
+        peak = Math.max(peak, answer.peaks[i] ?? 0);
       this.#bar(this.#columnX(story, column), lane.answer, peak);
     }
   }
@@ -313,7 +322,8 @@ export class Score {
       const at = i * every;
       const text = `${Math.floor(at / 60)}:${String(at % 60).padStart(2, "0")}`;
       const x = view.x(story.start + at);
-      if (x > LABELS) this.#text(text, x + 3, view.height - 6, { font: `11px ${ink.sans}`, colour: ink.soft, room: 40 });
+      if (x > LABELS)
+        this.#text(text, x + 3, view.height - 6, { font: `11px ${ink.sans}`, colour: ink.soft, room: 40 });
       this.context.fillStyle = ink.rule;
       this.context.fillRect(Math.round(x), lane.time, 1, 6);
     }

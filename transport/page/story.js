@@ -1,4 +1,4 @@
-/** What happened when: the facts that the timeline draws and the transcript shows. Times are the page's, in seconds. */
+/** What happened when: the facts that timeline and transcript show. Times are the page's, in seconds. */
 
 export const STEP = 0.02; // seconds of one peak
 

@@ -16,6 +16,7 @@ export class Talk {
   #acknowledged = new Map(); // response -> milliseconds
   #commits = []; // of our own, which are answered in order: whether something was said
   #unspoken = new Set();
+  #frames = []; // the newest picture, if it was not sent yet
   #batch = [];
   #batchSize = 0;
 
@@ -38,7 +39,7 @@ export class Talk {
     });
   }
 
-  /** Open speaker and microphone. Raises what the browser says of the microphone; the speaker is open all the same. */
+  /** Open speaker, then microphone. Raises what the browser says of the microphone; the speaker is open even so. */
   async open() {
     this.sound = await Sound.open({
       onPiece: (piece) => this.#piece(piece),
@@ -92,7 +93,7 @@ export class Talk {
 
   picture(jpeg) {
     if (this.profile.turn === "hold") this.ptt.frame(jpeg);
-    else this.frames = [...(this.frames ?? []), jpeg].slice(-1);
+    else this.#frames = [jpeg];
   }
 
   // -- sound ---------------------------------------------------------------------------------------------------
@@ -101,12 +102,15 @@ export class Talk {
     const sent = this.#sending();
     this.story.heardMic(at - 0.02, peak, sent);
     this.view.level(peak, sent);
-    if (this.profile.turn === "hold") return this.muted ? undefined : this.ptt.sound(samples);
-    if (!sent) return this.#flush();
-    this.#batch.push(samples);
-    this.#batchSize += samples.length;
-    if (this.#batchSize >= this.profile.chunkMs * 16) this.#flush();
-    return undefined;
+    if (this.profile.turn === "hold") {
+      if (!this.muted) this.ptt.sound(samples);
+      return;
+    }
+    if (sent) {
+      this.#batch.push(samples);
+      this.#batchSize += samples.length;
+    }
+    if (!sent || this.#batchSize >= this.profile.chunkMs * 16) this.#flush();
   }
 
   #sending() {
@@ -124,8 +128,8 @@ export class Talk {
     }
     this.#batch = [];
     this.#batchSize = 0;
-    this.#append(samples, {}, this.frames ?? []);
-    this.frames = [];
+    this.#append(samples, {}, this.#frames);
+    this.#frames = [];
   }
 
   #append(samples, hints, frames) {
@@ -174,7 +178,12 @@ export class Talk {
     answer.cut = { at, ms };
     const heard = (ms / 1000).toFixed(1);
     const made = (answer.receivedMs / 1000).toFixed(1);
-    this.story.mark(at, "cut", `Interrupted: ${heard} s of the answer were heard, of ${made} s.`, this.line.lastNumber);
+    this.story.mark(
+      at,
+      "cut",
+      `Interrupted: ${heard} s of the answer were heard, of ${made} s.`,
+      this.line.lastNumber,
+    );
     this.line.send({
       type: "conversation.item.truncate",
       item_id: `item_${id}`,
@@ -295,7 +304,8 @@ export class Talk {
     answer.costs = response.metadata?.stage_costs ?? [];
     this.sound?.end(id);
     if (response.status === "cancelled" && this.sound?.has(id)) this.#silence();
-    if (response.status === "failed") this.story.mark(at, "error", response.status_details?.error?.message ?? "failed");
+    if (response.status === "failed")
+      this.story.mark(at, "error", response.status_details?.error?.message ?? "failed");
     this.view.answer(answer);
   }
 
@@ -312,7 +322,12 @@ export class Talk {
     this.sound?.hold(false);
     this.#standStill(false);
     const why = event.reason.replaceAll("_", " ");
-    this.story.mark(at, "goes-on", `That was no interruption (${why}): the answer goes on.`, event.server_event_seq);
+    this.story.mark(
+      at,
+      "goes-on",
+      `That was no interruption (${why}): the answer goes on.`,
+      event.server_event_seq,
+    );
     this.inputForgotten(event, at);
   }
 

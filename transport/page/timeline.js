@@ -136,7 +136,8 @@ export class Timeline {
 
   #wheel(event) {
     if (!this.#story) return;
-    const delta = Math.abs(event.deltaX) > Math.abs(event.deltaY) ? event.deltaX : event.shiftKey ? event.deltaY : 0;
+    const delta =
+      Math.abs(event.deltaX) > Math.abs(event.deltaY) ? event.deltaX : event.shiftKey ? event.deltaY : 0;
     if (!delta) return;
     event.preventDefault();
     this.#look(this.#now + delta / this.#perSecond);
@@ -165,7 +166,9 @@ export class Timeline {
   #key(event) {
     if (!this.#story) return;
     const moments = this.#story.moments();
-    const at = this.#chosen ? moments.findIndex((one) => one.at === this.#chosen.at && one.kind === this.#chosen.kind) : moments.length;
+    const at = this.#chosen
+      ? moments.findIndex((one) => one.at === this.#chosen.at && one.kind === this.#chosen.kind)
+      : moments.length;
     const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: moments.length - 1 }[event.key];
     if (event.key === "Enter" && this.#chosen) this.onChoose(this.#chosen);
     else if (event.key === "Escape") {
