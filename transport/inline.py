@@ -60,6 +60,11 @@ class Pipe:
             count += 1
         return count
 
+    @property
+    def has_room(self) -> bool:
+        """Whether `room` returns at once."""
+        return self._room.is_set()
+
     async def room(self) -> None:
         """Wait until nearly everything was read; returns at once when the pipe is lost."""
         await self._room.wait()

@@ -75,6 +75,11 @@ class Socket(Protocol):
         """Write as many as fit, at least one; return how many."""
         ...
 
+    @property
+    def has_room(self) -> bool:
+        """Whether `room` returns at once."""
+        ...
+
     async def room(self) -> None:
         """Wait until there is room."""
         ...
