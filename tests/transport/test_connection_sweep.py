@@ -41,6 +41,7 @@ class Socket:
         return len(known)
 
     buffered = 0
+    has_room = False
 
     async def room(self) -> None:
         await anyio.lowlevel.checkpoint()
