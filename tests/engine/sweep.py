@@ -212,7 +212,7 @@ def standing(here: World) -> Standing:
         uncleaned=known.uncleaned,
         tasks=len(asyncio.all_tasks()),
         timers=timers(here.clock),
-        readers=sum(len(feed._cursors) for feed in feeds),
+        readers=sum(len(feed._readers) for feed in feeds),
         requests=len(here.scripted.live),
         openings=len(begun) + hub._admitting.total(),
     )

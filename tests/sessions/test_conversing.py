@@ -180,5 +180,5 @@ def test_a_call_without_a_name_is_given_one() -> None:
     ]
     names = [event.item.call_id for event in made if isinstance(event.item, FunctionCall)]
     assert len(set(names)) == 3
-    assert all(name.startswith("call_") and len(name) == 37 for name in names)
+    assert all(name.startswith("call_") and len(name) == 29 for name in names)
     assert kinds(world.item(output(names[0]))) == ["ItemCreated"]
