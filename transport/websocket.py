@@ -110,6 +110,11 @@ class Socket(Protocol):
 
 
 _REQUEST_END = b"\r\n\r\n"
+
+
+ASCII = ("connection", "sec-websocket-", "upgrade")
+"""How the names of the headers begin that an upgrade is about; their values are ASCII."""
+
 _BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 Accept = Callable[["WebSocket", Request], Handler | Response]
@@ -382,8 +387,10 @@ class WebSocket(asyncio.Protocol):
 
     def _decided(self, request: Request) -> Response:
         """Return the answer to a request for an upgrade; with 101 there is a handler."""
-        if not all(key.isascii() for key in request.headers.get_all("Sec-WebSocket-Key")):
-            return refused(400, "Bad Request", b"")  # for `websockets` this is an error of its own
+        if not all(
+            value.isascii() for name, value in request.headers.raw_items() if name.lower().startswith(ASCII)
+        ):
+            return refused(400, "Bad Request", b"")  # `websockets` would fail with an error of its own
         response = self._protocol.accept(request)
         if self._protocol.handshake_exc is not None:
             return response

@@ -55,6 +55,7 @@ OPENAI = {
     "barge-in": "speaking_over_an_answer",
     "truncate": "speaking_over_an_answer",
     "close": "clearing_the_buffer_and_closing",
+    "reconnect": "a_lost_connection_loses_nothing",
 }
 """Which test of `test_openai_realtime.py` a scenario is."""
 

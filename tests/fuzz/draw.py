@@ -74,7 +74,8 @@ def _frames(rng: random.Random, seed: int) -> Plan:
 def _request(rng: random.Random, seed: int) -> Plan:
     pieces = frames.cut(rng, requests.strange(rng))
     steps = tuple(Step(rng.choice((0, 0, 0, 1000)), piece.decode("latin-1")) for piece in pieces)
-    return Plan(seed=seed, kind="request", model="echo", steps=steps, ending=rng.choice(ENDINGS))
+    ending, keys = rng.choice(ENDINGS), rng.random() < 0.25
+    return Plan(seed=seed, kind="request", model="echo", steps=steps, ending=ending, keys=keys)
 
 
 def _conversation(rng: random.Random, seed: int) -> Plan:

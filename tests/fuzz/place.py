@@ -17,8 +17,10 @@ from antiphon.engine.hub import Hub
 from antiphon.engine.memory_log import MemoryLog
 from antiphon.engine.settings import HubSettings
 from antiphon.sessions import core
+from antiphon.transport.access import Access
 from antiphon.transport.codes import CLOSE_CODES, INVALID_DATA, NORMAL, PROTOCOL, TOO_BIG
 from antiphon.transport.http_api import application
+from antiphon.transport.keys import Keys
 from antiphon.transport.server import Listening, Server, _Http
 
 from . import frames
@@ -42,7 +44,7 @@ GONE_MS = 60_000
 FAULTS = frozenset({PROTOCOL, INVALID_DATA, TOO_BIG})
 """Codes that are only right where the second reader sees the fault too."""
 
-STATUSES = frozenset({101, 200, 307, 400, 403, 404, 405, 414, 426, 431, 501, 505})
+STATUSES = frozenset({101, 200, 307, 400, 401, 403, 404, 405, 414, 426, 431, 501, 505})
 """How a request may be answered."""
 
 
@@ -133,7 +135,7 @@ class Place:
         scoring = SimScoring(self.loop, 0)
         model = MODELS[plan.model]
         hub = Hub(log, log.samples, InlineHost(stage), model, SETTINGS, self.clock, SECRET, scoring)
-        server = Server(hub, Listening())
+        server = Server(hub, Listening(access=Access(keys=Keys.of("right")) if plan.keys else Access()))
         async with hub, anyio.create_task_group() as group:
             server._group = group  # as `Server.serve` does when its port is bound
             await hub.ready.wait()

@@ -28,6 +28,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     """A connection from its first byte to its end. `seed` feeds what is not written down: the stage's answers.
 
     `request` is a valid one and sent first, except in plans of the kind `request`, whose steps are all there is.
+    `keys` True: nobody may come without a key, which is "right".
     `beside` True: another client has a session meanwhile, whose ids may be abused, and which must notice nothing.
     """
 
@@ -39,6 +40,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     request: str = ""
     steps: tuple[Step, ...] = ()
     ending: Ending = "drop"
+    keys: bool = False
     beside: bool = False
     about: str = ""
 

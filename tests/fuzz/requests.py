@@ -78,6 +78,12 @@ ODD_HEADS = (
     "Connection: keep-alive, Upgrade",
     "Origin: http://evil.example",
     "Authorization: Bearer x",
+    "Authorization: Bearer right",
+    "Authorization: bearer  right ",
+    "Authorization: Basic right",
+    "Authorization:",
+    "Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.right",
+    "Sec-WebSocket-Protocol: openai-insecure-api-key.r\xe9ght",
     "Authorization: \xff\xfe",
     "Content-Length: 5",
     "Content-Length: -1",
@@ -121,6 +127,9 @@ def strange(rng: random.Random) -> bytes:
     """Draw a request that is wrong, or merely unusual."""
     if rng.random() < 0.1:
         return rng.choice(NOISE) + (request(PATHS[0]) if rng.random() < 0.5 else b"")
+    if rng.random() < 0.35:
+        heads = rng.choices(ODD_HEADS, k=rng.choice((1, 1, 2)))
+        return request(rng.choice(PATHS if rng.random() < 0.7 else ODD_PATHS), *heads)
     path = rng.choice(PATHS if rng.random() < 0.4 else ODD_PATHS)
     method = rng.choice((*["GET"] * 5, "POST", "HEAD", "OPTIONS", "get", "CONNECT", "G" * 50, "", "GET "))
     version = rng.choice(("HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0", "HTTP/2", "HTTP/1.1 ", "", "http/1.1"))

@@ -275,6 +275,7 @@ async def test_text_that_is_not_utf8_closes_the_connection() -> None:
         ("//[/v1/realtime", "x3JJHMbDL1EzLkh9GBhXDw=="),
         ("http://[::1/v1/realtime", "x3JJHMbDL1EzLkh9GBhXDw=="),
         ("/v1/realtime", "x3JJHM\xe2DL1EzLkh9GBhXDw=="),
+        ("/v1/realtime", "x3JJHMbDL1EzLkh9GBhXDw==\r\nSec-WebSocket-Protocol: r\xe9altime"),
     ],
 )
 async def test_an_upgrade_that_cannot_be_read_is_refused(target: str, key: str) -> None:
