@@ -336,8 +336,9 @@ class WebSocket(asyncio.Protocol):
         return size
 
     def eof_received(self) -> bool:
-        """The other side sends no more: the connection is over."""
+        """The other side sends no more: the connection is over, and a frame that is not whole will never be."""
         self._read_rest()
+        self._unread = self._unread[:0]
         self._protocol.receive_eof()
         self._handle()
         return False

@@ -249,7 +249,7 @@ class Place:
     def _http(self, server: Server, hub: Hub) -> asyncio.Protocol:
         """Return what a real port would give a new connection to."""
         config = uvicorn.Config(
-            application(hub, server._listening.access),
+            application(hub, server._gate, server._metrics.text),
             lifespan="off",
             ws=cast("type[asyncio.Protocol]", server._upgraded),
             log_config=None,

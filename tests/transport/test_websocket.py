@@ -131,6 +131,16 @@ async def test_what_has_arrived_is_carried_out_before_the_end_is_told(end: str) 
     assert seen == WORDS
 
 
+@pytest.mark.parametrize("part", [1, 2, 5, 20])
+async def test_a_frame_that_never_ends_ends_with_the_connection(part: int) -> None:
+    seen: list[bytes] = []
+    socket, _, ear, client = connected(seen.append)
+    socket.data_received(frames(client, WORDS[:1])[:part])
+    socket.eof_received()
+    socket.connection_lost(None)
+    assert (seen, ear.lost) == ([], 1)
+
+
 @rule("P57")
 async def test_who_asked_for_a_pause_says_when_to_read_on() -> None:
     seen: list[bytes] = []
