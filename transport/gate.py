@@ -6,7 +6,7 @@ from .access import Access, Request, offered, unknown_key
 from .grant import Grant, Start
 from .keys import ApiKey
 from .limits import Limits
-from .secrets import PREFIX, Secret, Secrets
+from .secrets import PREFIX, Secrets
 
 
 class Gate:
@@ -25,8 +25,10 @@ class Gate:
         """
         return self._granted(self.access.check(request), Start())
 
-    def admit(self, request: Request) -> Grant:
+    def admit(self, request: Request, *, returning: bool) -> Grant:
         """Let a websocket pass. A client secret among its keys is used up, and says how the session starts.
+
+        One that was used up lets a connection in that may be `returning`: what it opened can be resumed.
 
         Raises:
             Denied: 401, also where no key is needed and a secret is none; 403.
@@ -36,21 +38,31 @@ class Gate:
         for text in shown:
             secret = self.secrets.take(text) if text.startswith(PREFIX) else None
             if secret is not None:
-                return self._granted(self._owner(secret), secret.start)
+                return self._granted(self._owner(secret.owner), secret.start)
+        for text in shown if returning else ():
+            owner = self.secrets.used(text)
+            if owner is not None:
+                return self._granted(self._owner(owner), Start(), comes_back=True)
         if any(text.startswith(PREFIX) for text in shown):
             raise unknown_key()
         return self.check(request)
 
-    def _owner(self, secret: Secret) -> ApiKey | None:
+    def _owner(self, owner: str) -> ApiKey | None:
         """Return the key that a secret was asked for with: it counts for that key, and is void without it."""
         for key in self.access.keys.known():
-            if key.id == secret.owner:
+            if key.id == owner:
                 return key
         if self.access.keys.needed:
             raise unknown_key()
         return None
 
-    def _granted(self, key: ApiKey | None, start: Start) -> Grant:
+    def _granted(self, key: ApiKey | None, start: Start, *, comes_back: bool = False) -> Grant:
         if key is None:
-            return Grant(start=start)
-        return Grant(owner=key.id, sessions=key.sessions, budget=self._limits.budget(key), start=start)
+            return Grant(start=start, comes_back=comes_back)
+        return Grant(
+            owner=key.id,
+            sessions=key.sessions,
+            budget=self._limits.budget(key),
+            start=start,
+            comes_back=comes_back,
+        )

@@ -22,13 +22,15 @@ class Start(Struct, frozen=True, kw_only=True):
 class Grant(Struct, frozen=True, kw_only=True):
     """What a connection may do. `owner` is the public id of the key that opened it, empty where none is needed.
 
-    `sessions` bounds the open sessions of the owner, `budget` what it may send; None: no bound.
+    `sessions` bounds the open sessions of the owner, `budget` what it may send; None: no bound. `comes_back`: it
+    may take up a session that there is, and open none.
     """
 
     owner: str = ""
     sessions: int | None = None
     budget: Budget | None = None
     start: Start = Start()
+    comes_back: bool = False
 
 
 ANYBODY = Grant()

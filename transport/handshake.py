@@ -174,6 +174,9 @@ class Handshake:
 
     async def _open(self, update: UpdateSession | None = None, recording: bytes = b"") -> Attachment:
         event_id = update.event_id if update else None
+        if self._grant.comes_back:
+            message = "This client secret has opened its session; it opens no other one, and resumes that."
+            raise self._gone("invalid_api_key", message, event_id=event_id)
         start = self._grant.start
         opening = Opening(
             dialect=self._invitation.dialect,

@@ -34,6 +34,7 @@ class Secrets:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._live: dict[bytes, Secret] = {}
+        self._used: dict[bytes, str] = {}
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -58,8 +59,18 @@ class Secrets:
 
     def take(self, text: str) -> Secret | None:
         """Use a secret up; None: it was used, has ended, or never was."""
-        secret = self._forget(_digest(text))
-        return secret if secret is not None and secret.until_us > self._clock.monotonic_us() else None
+        name = _digest(text)
+        secret = self._forget(name)
+        if secret is None or secret.until_us <= self._clock.monotonic_us():
+            return None
+        self._used[name] = secret.owner
+        if len(self._used) > MOST:
+            del self._used[next(iter(self._used))]
+        return secret
+
+    def used(self, text: str) -> str | None:
+        """Return whose one of the last secrets was that were used up; None: it is none of them."""
+        return self._used.get(_digest(text))
 
     def _forget(self, name: bytes) -> Secret | None:
         secret = self._live.pop(name, None)

@@ -23,7 +23,7 @@ from antiphon.engine.hub import Hub
 from .access import Access, Denied, Request, invitation
 from .connection import Connection
 from .gate import Gate
-from .handshake import Watching
+from .handshake import Invitation, Watching
 from .http_api import application
 from .metrics import Metrics
 from .observing import Watch
@@ -179,7 +179,8 @@ class Server:
         try:
             described = _described(request)
             asked = invitation(described, self._hub.settings.default_dialect)
-            grant = self._gate.admit(described)
+            returning = isinstance(asked, Invitation) and (asked.back is not None or not asked.at_once)
+            grant = self._gate.admit(described, returning=returning)
         except Denied as denied:
             return refused(denied.status, denied.reason, denied.body)
         if isinstance(asked, Watching):

@@ -68,6 +68,48 @@ async def test_a_secret_opens_the_session_that_was_shown_once() -> None:
         assert await refused(served, answer["value"]) == 401
 
 
+async def test_a_secret_that_was_used_resumes_what_it_opened_and_opens_nothing() -> None:
+    async with serving(access=KEYS) as served:
+        _, answer = await ask(served, {"session": SESSION})
+        secret = answer["value"]
+        async with browser(served, secret, "?duplex=1&model=m") as wire:
+            created = await wire.next()
+        assert await refused(served, secret) == 401
+        async with browser(served, secret, "?resume=1") as wire:
+            await wire.send("session.update", session={})
+            error = await wire.error()
+            assert (error["code"], error["type"]) == ("invalid_api_key", "authentication_error")
+            assert (await wire.closed())[0] == 1008
+        async with browser(served, secret, "?resume=1") as wire:
+            await wire.send(
+                "session.resume",
+                session_id=created["session"]["id"],
+                resume_token=created["resume_token"],
+                last_received_server_event_seq=0,
+            )
+            assert (await wire.next())["type"] == "session.resumed"
+
+
+async def test_a_ga_client_comes_back_with_its_secret() -> None:
+    async with serving(access=KEYS) as served:
+        _, answer = await ask(served, {"session": SESSION})
+        async with browser(served, answer["value"], "?resumable=1") as wire:
+            created = await wire.next()
+        back = f"?session_id={created['session']['id']}&resume_token={created['resume_token']}"
+        async with browser(served, answer["value"], back) as wire:
+            assert (await wire.next())["resumed"] is True
+
+
+async def test_only_the_last_used_secrets_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "MOST", 1)
+    table = Secrets(VirtualClock())
+    used: list[str] = []
+    for owner in ("a", "b"):
+        used.append(table.draw(owner, Start(), 10, 0)[0])
+        assert table.take(used[-1]) is not None
+    assert [table.used(text) for text in used] == [None, "b"]
+
+
 async def test_it_opens_by_header_too_and_no_document() -> None:
     async with serving(access=KEYS) as served:
         _, answer = await ask(served)
