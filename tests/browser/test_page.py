@@ -50,6 +50,11 @@ async def test_a_voice_over_the_answer_silences_it_within_one_block(server: Serv
         assert 0 < truncated["audio_end_ms"] <= answer["heardMs"] < answer["receivedMs"]
         await expect(page.locator(".row.answer.cut small")).to_contain_text("interrupted after")
         await until(page, f"{ANSWERS}[1]?.heardMs > 200")  # and it goes on
+        await page.get_by_role("button", name="End").click()
+        await expect(page.get_by_role("button", name="New conversation")).to_be_visible()
+        past = await page.evaluate(f"antiphon.timeline.stopped - {ANSWERS}[0].cut.at")
+        await page.get_by_role("slider").hover(position={"x": 1280 * 0.78 - past * 64, "y": 100})
+        await expect(page.locator("#readout")).to_contain_text("Interrupted:")
         assert not complaints
 
 

@@ -52,6 +52,22 @@ async def test_a_turn_is_sent_with_a_button(server: ServerProcess, talking: Path
         assert not complaints
 
 
+async def test_what_is_said_while_the_line_is_lost_arrives_once(server: ServerProcess, talking: Path) -> None:
+    async with browsing(server.url, talking) as (page, _):
+        await start(page, "Send button")
+        for sockets in (2, 3):
+            said_ms = await page.evaluate("antiphon.talk.story.sentMs")
+            await until(page, f"antiphon.talk.story.sentMs > {said_ms + 300}")
+            await page.get_by_role("button", name="Lose the line").click()
+            await until(page, f"antiphon.talk.line.sockets === {sockets}")
+        said_ms = await page.evaluate("() => { antiphon.talk.commit(); return antiphon.talk.story.sentMs; }")
+        await until(page, "seen.some((one) => one.type === 'input_audio_buffer.speech_stopped')")
+        (stopped,) = await events(page, "input_audio_buffer.speech_stopped")
+        assert stopped["audio_end_ms"] == said_ms
+        assert whole(await numbers(page))
+        assert not await events(page, "error")
+
+
 async def test_the_space_bar_holds_the_floor(turns: ServerProcess, talking: Path) -> None:
     """Nothing is sent while the button is up; what was held is committed as it is let go (S-G5, S-G7)."""
     async with browsing(turns.url, talking) as (page, complaints):

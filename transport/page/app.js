@@ -291,6 +291,7 @@ show("rest");
 
 /** For the console, and for tests. */
 export const page = {
+  timeline,
   get talk() {
     return talk;
   },

@@ -58,6 +58,7 @@ export class Inspector {
     const [time, arrow, type, tally, number] = cells;
     time.textContent = entry.at.toFixed(2);
     arrow.textContent = entry.way === "in" ? "←" : "→";
+    arrow.setAttribute("role", "img");
     arrow.setAttribute("aria-label", entry.way === "in" ? "received" : "sent");
     type.textContent = entry.event.type;
     type.classList.toggle("bad", entry.event.type === "error");
