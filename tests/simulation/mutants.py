@@ -100,7 +100,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "an opening never gives its place back",
         "antiphon.engine.hub",
-        "            self._admitting -= 1",
+        "            self._admitting[request] -= 1",
         "            pass",
     ),
     Mutant(
@@ -124,7 +124,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sound is stored at the wrong place",
         "antiphon.engine.runner",
-        "                at += ref.size\n",
+        "                at += size\n",
         "                at += 0\n",
     ),
 )

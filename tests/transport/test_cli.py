@@ -284,7 +284,7 @@ def test_a_server_that_cannot_be_is_told_in_one_sentence(run: Run, data: Path, t
         (("log", "show", ""), "it is empty"),
         (("talk", "x.wav", "--url", ""), "'--url': it is empty"),
         (("talk", "x.wav", "--out", ""), "it is empty"),
-        (("talk",), "missing argument 'FILE.wav'"),
+        (("replay",), "missing argument"),
         (("nosuch",), "no such command 'nosuch'"),
     ],
 )

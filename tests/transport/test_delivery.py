@@ -227,9 +227,9 @@ async def test_an_error_of_ours_in_the_reading_ends_one_session_too(
     def build(_config: SessionConfig) -> Understood:
         raise ZeroDivisionError
 
-    def faulty(frame: bytes, reading: Reading) -> Decoded:
+    def faulty(frame: bytes, reading: Reading, config: SessionConfig | None) -> Decoded:
         if b"faulty" not in frame:
-            return real(frame, reading)
+            return real(frame, reading, config)
         if b"session.update" not in frame:
             raise ZeroDivisionError
         return Undecided(build=build, size=0)

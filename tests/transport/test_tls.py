@@ -122,7 +122,7 @@ async def test_what_cannot_be_used_is_told(files: Files, others: Files, tmp_path
 
 def test_the_authority_of_talk_must_be_readable(tmp_path: Path) -> None:
     with pytest.raises(Stop, match="cannot read"):
-        cli_talk._trusting(tmp_path / "none.pem")
+        cli_talk.trusting(tmp_path / "none.pem")
 
 
 async def test_the_command_line_serves_https(files: Files, tmp_path: Path) -> None:
