@@ -63,13 +63,14 @@ def with_recording(patch: ConfigPatch, sound: bytes) -> ConfigPatch:
 
 class Resumption(Veiled, Struct, frozen=True, kw_only=True):
     """A new connection for a session; `last_number` is the last public number that its client saw, or `position`
-    the last message, where they have no numbers."""
+    the last message, where they have no numbers. `owner` is the public id of the API key that it showed."""
 
     session: str
     token: str
     control_id: str
     last_number: int = 0
     position: EventPosition | None = None
+    owner: str = ""
 
 
 def model_name(opening: Opening, settings: HubSettings) -> str:
@@ -151,6 +152,7 @@ def resume_command(resumption: Resumption) -> ResumeSession:
         next_digest="",
         last_number=resumption.last_number,
         position=resumption.position,
+        owner=resumption.owner,
     )
 
 

@@ -66,7 +66,8 @@ class ResumeSession(Command, frozen=True, kw_only=True):
     `presented` and `next_digest` are hex SHA-256 digests; `last_number` is the last public number the client
     saw. `expected_generation` is the lease generation the caller knows, None for "the current one". `gap`: not all
     messages above `last_number` can be replayed any more. Where messages have no numbers, `position` is the last
-    one that the client saw, and `ahead`: there is none there yet.
+    one that the client saw, and `ahead`: there is none there yet. `owner` is the public id of the API key that the
+    connection showed, empty where none is needed.
     """
 
     control_id: str
@@ -77,6 +78,7 @@ class ResumeSession(Command, frozen=True, kw_only=True):
     gap: bool = False
     position: EventPosition | None = None
     ahead: bool = False
+    owner: str = ""
 
 
 class ConfirmAttachment(Command, frozen=True, kw_only=True):

@@ -88,7 +88,8 @@ def resume_session(draft: Draft, command: cmd.ResumeSession) -> None:
         refuse("session_resume_expired", "There is no such session, or it has ended.")
     if not session.resumable:
         refuse("unsupported_session_resume", "This session cannot be resumed.")
-    if not _token_fits(session, command.presented):
+    foreign = bool(session.owner and command.owner and session.owner != command.owner)
+    if not _token_fits(session, command.presented) or foreign:
         refuse("invalid_resume_token", "The resume token is not valid.")
     if command.gap and command.position is None:
         refuse("journal_gap", "Events that the client has not seen are gone.")

@@ -201,6 +201,7 @@ class Handshake:
             token=asked.token,
             control_id=secrets.token_hex(16),
             last_number=asked.last_number,
+            owner=self._grant.owner,
         )
         return await self._take_over(resumption, asked.event_id)
 
@@ -214,7 +215,11 @@ class Handshake:
             message = "This is not the id of an event of the session."
             raise self._gone("invalid_session_resume", message, "last_event_id")
         resumption = Resumption(
-            session=asked.session, token=asked.token, control_id=secrets.token_hex(16), position=position
+            session=asked.session,
+            token=asked.token,
+            control_id=secrets.token_hex(16),
+            position=position,
+            owner=self._grant.owner,
         )
         return await self._take_over(resumption)
 

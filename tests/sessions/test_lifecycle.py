@@ -291,6 +291,26 @@ def test_d22_where_messages_have_no_numbers_a_resume_names_the_last_one(dialect:
     )
 
 
+@rule("D22")
+@pytest.mark.parametrize(
+    ("opened", "comes", "good"), [("a", "a", True), ("a", "b", False), ("a", "", True), ("", "b", True)]
+)
+def test_d22_a_token_is_good_with_the_key_that_opened_the_session(opened: str, comes: str, good: bool) -> None:
+    """And with any, where one of the two needed none: keys may come and go while a session waits."""
+    world = World()
+    fresh = core.new()
+    opening = msgspec.structs.replace(world.opening, owner=opened)
+    for event in core.decide(fresh, opening, 0, world.plugins):
+        core.evolve(fresh, event, 0)
+    command = cmd.ResumeSession(control_id="r", presented=token(1), next_digest=token(2), owner=comes)
+    if good:
+        assert kinds(core.decide(fresh, command, 0, world.plugins)) == ["SessionResumed"]
+    else:
+        with pytest.raises(core.Refusal, match="not valid") as refused:
+            core.decide(fresh, command, 0, world.plugins)
+        assert refused.value.code == "invalid_resume_token"
+
+
 @rule("D33.9")
 def test_d33_row_9_the_second_of_two_resumes_with_one_token_loses_when_the_first_was_heard() -> None:
     world = World()

@@ -13,6 +13,8 @@ from antiphon.engine.clock import VirtualClock
 from antiphon.engine.memory_log import MemoryLog
 from antiphon.engine.settings import HubSettings
 from antiphon.events import ids
+from antiphon.transport.access import Access
+from antiphon.transport.keys import Keys
 
 from .held import HeldStage
 from .serving import Serving, Wire, becomes, serving
@@ -342,3 +344,21 @@ async def _made(served: Serving, session: str, pieces: int) -> None:
     found = served.hub.session(session)
     assert found is not None
     await becomes(lambda: not found.lease.attached or found.output.position >= pieces * 3840)
+
+
+@rule("D22")
+@pytest.mark.parametrize("query", [RESUMABLE, "?duplex=1&model=m"])
+async def test_a_session_is_taken_over_with_the_key_that_opened_it(query: str) -> None:
+    keys = Access(keys=Keys.of("mine", "another"))
+    mine, other = ({"additional_headers": {"Authorization": f"Bearer {key}"}} for key in ("mine", "another"))
+    async with serving(access=keys) as served, Wire.to(served.url + query, **mine) as wire:
+        created = await wire.next()
+        for options, code in ((other, "invalid_resume_token"), (mine, None)):
+            again = back(created) if query == RESUMABLE else "?duplex=1"
+            async with Wire.to(served.url + again, **options) as second:
+                if query != RESUMABLE:
+                    fields = {"session_id": created["session"]["id"], "resume_token": created["resume_token"]}
+                    await second.send("session.resume", **fields)
+                answer = await second.next()
+                assert answer.get("error", {}).get("code") == code
+                assert ("resume_token" in answer) == (code is None)
