@@ -2,6 +2,8 @@
 
 const MICROPHONE = { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true };
 
+const STARTING_MS = 3_000; // a machine without sound may never begin
+
 /** The machine's time in seconds, in which everything on the page is told. */
 export const now = () => performance.now() / 1000;
 
@@ -18,7 +20,7 @@ export class Sound {
     const context = new AudioContext({ latencyHint: "interactive" });
     const modules = ["playback-worklet.js", "capture-worklet.js"];
     await Promise.all(modules.map((name) => context.audioWorklet.addModule(new URL(name, import.meta.url))));
-    await context.resume();
+    await Promise.race([context.resume(), new Promise((over) => setTimeout(over, STARTING_MS))]);
     return new Sound(context, handlers);
   }
 
@@ -77,6 +79,7 @@ export class Sound {
 
   /** Listen to the microphone. Raises what the browser says if there is none or it may not. */
   async listen() {
+    if (this.context.state !== "running") throw new DOMException("there is no sound here", "NotReadableError");
     if (!navigator.mediaDevices) throw new DOMException("no secure context", "SecurityError");
     this.#stream = await navigator.mediaDevices.getUserMedia({ audio: MICROPHONE });
     const capture = new AudioWorkletNode(this.context, "capture", {
