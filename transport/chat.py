@@ -40,6 +40,9 @@ from .wire_errors import WireError
 BODY_S = 30.0
 """How long a request may take to be read."""
 
+PATIENCE = 4
+"""How many times the largest body is read to its end, before the connection is closed."""
+
 _STATUS = {"model_not_found": 404, "event_too_large": 413}
 _STATUS_BY_TYPE = {"rate_limit_error": 429, "server_error": 500, "authentication_error": 401}
 
@@ -94,11 +97,17 @@ async def _body(request: Request) -> bytes:
         ClientDisconnect: nobody waits for an answer.
     """
     read = bytearray()
+    size = 0
+    too_large = Failed(413, f"A request has at most {MAX_EVENT} bytes.")
     with anyio.move_on_after(BODY_S):
         async for piece in request.stream():
-            read += piece
-            if len(read) > MAX_EVENT:
-                raise Failed(413, f"A request has at most {MAX_EVENT} bytes.")
+            size += len(piece)
+            if size <= MAX_EVENT:
+                read += piece
+            elif size > PATIENCE * MAX_EVENT:
+                raise too_large
+        if size > MAX_EVENT:
+            raise too_large  # behind the end: who still sends does not read an answer
         return bytes(read)
     raise Failed(408, f"The request was not there within {BODY_S:.0f} s.")
 
