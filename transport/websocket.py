@@ -298,6 +298,7 @@ class WebSocket(asyncio.Protocol):
         """The connection is over: what has arrived is still carried out."""
         while self._read_slice():
             pass
+        self._unread = b""  # a frame whose end will not come
 
     def _read_frame(self) -> bool:
         """Read a frame, or a piece of one; return False if that has to wait for more of it."""
