@@ -1,6 +1,5 @@
 """Moving the write-ahead log into the database, beside the writer."""
 
-import os
 import sqlite3
 import threading
 from pathlib import Path
@@ -8,9 +7,6 @@ from queue import SimpleQueue
 
 PAGES = 2_000
 """Pages written since the last checkpoint after which the next one begins."""
-
-NICENESS = 10
-"""The thread gives way to the event loop, which may have but one core."""
 
 CATCH_UP_PAGES = 32_000
 """Pages of write-ahead log (128 MiB) at which the writer helps."""
@@ -66,8 +62,6 @@ class Checkpointer:
             self._thread.join()
 
     def _run(self) -> None:
-        lower = min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), lower)
         connection = sqlite3.connect(self._path, timeout=0.25, isolation_level=None)
         try:
             while self._asked.get():
