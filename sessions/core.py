@@ -113,7 +113,7 @@ def decide(session: Session, command: cmd.AnyCommand, now: int, plugins: Registr
     Raises:
         Refusal: a control (open, resume, detach, close) is refused; only its caller hears that.
     """
-    draft = Draft(session, max(now, session.now), plugins)
+    draft = Draft(session, now if now > session.now else session.now, plugins)
     if isinstance(command, cmd.ClientCommand):
         _decide_request(draft, command)
     elif session.suspicion is None or not delivering.keep(draft, command):
@@ -123,7 +123,7 @@ def decide(session: Session, command: cmd.AnyCommand, now: int, plugins: Registr
     waiting = len(session.input.stream.held)
     if waiting and draft.events:
         holding.carry_on(draft, REQUESTS, aborted=waiting if draft.failed else 0)
-    if previewing.asked(session) is not None:
+    if session.counters.previews and previewing.asked(session) is not None:
         previewing.settle(draft)
     return draft.events
 

@@ -219,7 +219,9 @@ def accept(draft: Draft, session: Session, request: str, operation: int | None) 
         return
     if flying[0].taken.request != request:
         return  # the units of another one
-    done = flying[bisect_right(flying, operation, key=lambda unit: unit.taken.operation) - 1].taken.operation
+    done = flying[-1].taken.operation
+    if done > operation:
+        done = flying[bisect_right(flying, operation, key=lambda unit: unit.taken.operation) - 1].taken.operation
     draft.emit(ev.UnitsAccepted(operation=done))
 
 

@@ -205,7 +205,8 @@ def units_accepted(session: Session, event: ev.UnitsAccepted) -> None:
     flying = stream.in_flight
     done = _index(stream, event.operation + 1)
     last = flying[done - 1]
-    stream.reserved -= sum(unit.size for unit in flying[:done])
+    for unit in flying[:done]:
+        stream.reserved -= unit.size
     del flying[:done]
     stream.seq, stream.turn, stream.turn_seq = last.taken.seq, last.taken.turn, last.taken.turn_seq
     stream.anchor = last.at

@@ -163,11 +163,12 @@ def check_append(draft: Draft, command: cmd.AppendAudio) -> None:
             model says.
     """
     session = draft.session
-    if not session.capabilities.supports_input_append:
+    able = session.capabilities
+    if not able.supports_input_append:
         refuse("invalid_input_modality", "This model takes no audio while the user talks.", "audio")
-    if command.frames or "video" in session.capabilities.required_input_modalities:
+    if command.frames or "video" in able.required_input_modalities:
         _check_frames(session, command)
-    samples = command.sent or session.capabilities.input_format.samples(command.size)
+    samples = command.sent or able.input_format.samples(command.size)
     draft.plugins[session.plugin].check_append(
         session.config, samples=samples, frames=len(command.frames), speech=command.speech
     )
@@ -205,7 +206,8 @@ def _hear(session: Session, command: cmd.AppendAudio, now: int) -> _Heard:
     heard = _Heard(taken.position, ms, detection is not None, command.speech, force_listen=command.force_listen)
     heard.hint = command.transcript
     heard.vision = bool(command.frames) and session.sees
-    heard.speech = heard.speech and (command.size > 0 or heard.vision)  # the resampler may have kept all of it
+    if command.size == 0 and not heard.vision:
+        heard.speech = False  # the resampler may have kept all of it
     if detection is not None:
         heard.speech, heard.starts = taken.phase == "speaking", "no"
         if command.scores:
@@ -216,7 +218,7 @@ def _hear(session: Session, command: cmd.AppendAudio, now: int) -> _Heard:
             heard.pauses = transcript.pauses(session, activity, first + len(command.scores) * vad.FRAME)
             if _begins(heard.changes, speaking=heard.speech):
                 heard.speech, heard.starts = True, "yes"
-    if in_progress(session, now):
+    if session.response is not None or in_progress(session, now):
         heard.judged = _judge(session, command, heard)
     heard.opens = detection is None and session.dialect == "duplex" and heard.speech and taken.phase == "silent"
     return heard

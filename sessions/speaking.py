@@ -10,7 +10,6 @@ from .draft import Draft
 from .ending import end_response
 from .feeding import accept
 from .measuring import outlined
-from .playback import cursor
 from .state import Response, Session
 
 
@@ -103,7 +102,6 @@ def _audio_delta(
     playout = session.playout(head.id)
     sent = (playout.sent if playout else 0) + report.size
     audio_ms = head.output_format.ms(sent)
-    shown = cursor(playout)
     draft.emit(
         ev.AudioDelta(
             number=draft.number,
@@ -117,7 +115,12 @@ def _audio_delta(
             text=report.text,
             epoch=session.epoch,
             marks=report.marks,
-            playback=ev.PlaybackCursor(audio_ms, audio_ms, shown.played_ms, shown.committed_ms),
+            playback=ev.PlaybackCursor(
+                audio_ms,
+                audio_ms,
+                playout.played_ms if playout else 0,
+                playout.committed_ms if playout else 0,
+            ),
             aside=response.aside,
             costs=outlined(session, response.costs),
         )

@@ -69,11 +69,11 @@ def idle_until(session: Session) -> int | None:
     """Return when the session has been idle for too long (C2); None: never, or not while a stage is still being
     given a request, or units of one (C3)."""
     ttl_ms = session.limits.idle_ttl_ms
-    given = (known for known in session.requests.values() if known.utterance is None)
-    if not ttl_ms or any(known.phase == "submitted" for known in given):
+    if not ttl_ms or session.input.stream.in_flight:
         return None
-    if session.input.stream.in_flight:
-        return None
+    for known in session.requests.values():
+        if known.phase == "submitted" and known.utterance is None:
+            return None
     return session.lease.last_activity + ttl_ms * 1000
 
 
