@@ -182,6 +182,12 @@ def last_seen(text: str) -> EventPosition | None:
     return EventPosition(seq, known.index, known.part) if known is not None and seq else None
 
 
+def pair_of_event_ids(seq: int, index: int) -> tuple[bytes, bytes]:
+    """Encode the positions of the first two messages of an event, as bytes: made for every piece of sound."""
+    stem = event_id(seq, index, 0).encode()
+    return stem, stem[:-1] + b"1"
+
+
 def parse_event_id(text: str) -> EventPosition | None:
     """Invert `event_id`; None if the text is not one of ours."""
     digits = text.removeprefix(_EVENT_PREFIX)

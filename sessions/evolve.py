@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from antiphon.events import events as ev
+from antiphon.events.events import PublicEvent
 
 from . import fold_calls, fold_delivery, fold_input, fold_life, fold_talk, fold_units
 from .state import Session
@@ -16,7 +17,7 @@ def evolve(session: Session, event: ev.AnyEvent, at: int) -> None:
         IllegalTransition: no decision can have written the event here.
     """
     session.now = at
-    if isinstance(event, ev.PublicEvent) and event.number:
+    if isinstance(event, PublicEvent) and event.number:
         session.next_number = event.number + event.count
     kind = type(event)
     if kind in ACTIVITY:

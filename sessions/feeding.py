@@ -39,8 +39,9 @@ def submit_resident(draft: Draft, session: Session) -> str:
 
     It is named after the epoch in which it began, and outlives interruptions of mere playback.
     """
-    request = name_of_resident(session)
-    if live(session, request) is None:
+    request = resident(session)
+    if request is None:
+        request = ids.resident_request(session.id, session.epoch)
         turn = session.turn.turn
         draft.emit(ev.RequestSubmitted(request=request, response_id=None, epoch=session.epoch, turn=turn))
     return request

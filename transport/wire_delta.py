@@ -17,7 +17,6 @@ from antiphon.events.audio import AudioFormat, TextMark
 from .wire_project import Form, Scene, audio_delta
 from .wire_server import MarkOut
 
-Key = tuple[Form, str, str, str, int, AudioFormat]
 Place = tuple[bytes] | tuple[bytes, int]
 """A message's id, and its number if it has one."""
 
@@ -26,16 +25,32 @@ Stopper = tuple[bytes, bytes]
 
 
 class Mould(Struct, frozen=True):
-    """The two messages of a piece as formats, the sound first; `key` is all of them that does not vary.
+    """The two messages of a piece as formats, the sound first, and all of them that does not vary.
 
     `told`: the first one has the metadata of the duplex dialect. Without formats, a piece like this is not made in
     a mould.
     """
 
-    key: Key
+    form: Form
+    session: str
+    response_id: str
+    item_id: str
+    epoch: int
+    format: AudioFormat
     audio: bytes = b""
     words: bytes = b""
     told: bool = False
+
+    def fits(self, event: ev.AudioDelta, form: Form) -> bool:
+        """Return whether it is the mould of a piece."""
+        return (
+            self.response_id == event.response_id
+            and self.epoch == event.epoch
+            and self.form == form
+            and self.format == event.format
+            and self.item_id == event.item_id
+            and self.session == event.session
+        )
 
     def sound_of(self, event: ev.AudioDelta, place: Place, sound: bytes) -> bytes:
         """Return the message of the sound."""
@@ -57,11 +72,6 @@ class Mould(Struct, frozen=True):
     def words_of(self, event: ev.AudioDelta, place: Place) -> bytes:
         """Return the message of the words."""
         return self.words % (*place, _encode(event.text) if event.text else b'""')
-
-
-def key_of(event: ev.AudioDelta, form: Form) -> Key:
-    """Return what the mould of a piece is known by."""
-    return form, event.session, event.response_id, event.item_id, event.epoch, event.format
 
 
 def cast(event: ev.AudioDelta, scene: Scene) -> Mould:
@@ -92,8 +102,8 @@ def cast(event: ev.AudioDelta, scene: Scene) -> Mould:
     sound = _quoted(pybase64.b64encode_as_string(_SOUND))
     audio = _hollow(made[0], [*place, sound, *told])
     words = _hollow(made[1], [*place, (_encode(_WORDS), b"%b")])
-    key = key_of(event, scene.form)
-    return Mould(key, audio, words, told=scene.extended) if audio and words else Mould(key)
+    mould = Mould(scene.form, event.session, event.response_id, event.item_id, event.epoch, event.format)
+    return replace(mould, audio=audio, words=words, told=scene.extended) if audio and words else mould
 
 
 def _hollow(message: bytes, stoppers: Iterable[Stopper]) -> bytes:

@@ -16,7 +16,7 @@ from antiphon.events.ids import EventPosition
 
 from . import wire_server as out
 from .codes import error_body, respelled
-from .wire_delta import Mould, Place, cast, key_of
+from .wire_delta import Mould, cast
 from .wire_items import content_out, item_out
 from .wire_project import (
     Form,
@@ -77,7 +77,7 @@ def project(entry: Published, reader: Reader, epoch: int) -> tuple[Message, ...]
     Encoded once for each dialect and for each of the two fates of its sound, and kept in the entry's cache;
     what names the reader (opening, resuming, closing) is not.
     """
-    if entry.turning or entry.seq == 1:
+    if entry.turning or entry.transaction.seq == 1:
         return _project(entry, reader, epoch)
     key = reader.form if entry.epoch >= epoch or not entry.sound else f"{reader.form} stale {epoch}"
     known = entry.cache.get(key)
@@ -200,21 +200,20 @@ def _moulded(
     if (event.epoch < epoch and not event.aside) or event.costs or (form == "duplex" and not number):
         return False
     mould = reader.mould
-    if mould is None or mould.key != key_of(event, form):
+    if mould is None or not mould.fits(event, form):
         mould = reader.mould = cast(event, _scene(entry, reader, epoch))
     if not mould.audio:
         return False
     sound = entry.sound[event.ref]
-    messages.append(Message(number, mould.sound_of(event, _place(entry, index, 0, number), sound), bool(sound)))
+    first, second = ids.pair_of_event_ids(entry.transaction.seq, index)
+    if number:
+        messages.append(Message(number, mould.sound_of(event, (first, number), sound), bool(sound)))
+        messages.append(Message(number + 1, mould.words_of(event, (second, number + 1))))
+        return True
+    messages.append(Message(0, mould.sound_of(event, (first,), sound), bool(sound)))
     if event.text or mould.told:
-        number = number + 1 if number else 0
-        messages.append(Message(number, mould.words_of(event, _place(entry, index, 1, number))))
+        messages.append(Message(0, mould.words_of(event, (second,))))
     return True
-
-
-def _place(entry: Published, index: int, part: int, number: int) -> Place:
-    event_id = ids.event_id(entry.transaction.seq, index, part).encode()
-    return (event_id, number) if number else (event_id,)
 
 
 # -- session -------------------------------------------------------------------------------------------------

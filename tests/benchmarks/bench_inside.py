@@ -271,7 +271,8 @@ class Step:
         for event in events:
             core.evolve(self.session, event, self.now)
         for event in events:
-            core.react(self.session, event)
+            if type(event) in core.REACTIONS:
+                core.react(self.session, event)
         return Transaction(seq=self.seq, term=1, at=self.now, command=command, events=tuple(events))
 
     def encode(self, transaction: Transaction) -> list[bytes]:
@@ -289,7 +290,7 @@ class Step:
 
     def whole(self) -> None:
         """An append in, an audio delta out."""
-        decode(APPEND, self.reading)
+        decode(APPEND, self.reading, self.session.config)
         self.do(self.append)
         self.encode(self.do(self.produced))
 
@@ -304,7 +305,7 @@ def one_delta(say: Say, count: int = 3000) -> list[Figure]:
     dumps = timed(lambda: json.dumps(message), count) * 2
     parts = {
         "decode the append, core twice, encode the delta": timed(step.whole, count),
-        "  decode an append": timed(lambda: decode(APPEND, step.reading), count),
+        "  decode an append": timed(lambda: decode(APPEND, step.reading, step.session.config), count),
         "  core: the sound that came in, and that goes out": timed(step.both, count),
         "  encode a delta": timed(lambda: step.encode(step.delta), count),
     }

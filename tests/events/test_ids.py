@@ -93,6 +93,12 @@ def test_an_event_id_can_be_inverted(seq: int, index: int, part: int) -> None:
     assert ids.parse_event_id(ids.event_id(seq, index, part)) == ids.EventPosition(seq, index, part)
 
 
+@given(st.integers(0, 2**63 - 1), st.integers(0, 2**32 - 1))
+def test_the_ids_of_a_pair_are_those_of_its_messages(seq: int, index: int) -> None:
+    first, second = ids.pair_of_event_ids(seq, index)
+    assert (first.decode(), second.decode()) == (ids.event_id(seq, index, 0), ids.event_id(seq, index, 1))
+
+
 @given(
     st.integers(1, 2**40 - 1),
     st.integers(0, 2**32 - 1),
