@@ -10,8 +10,11 @@ from antiphon.engine.memory_log import MemoryLog
 from antiphon.engine.settings import HubSettings
 from antiphon.sessions.plugins import ECHO
 from antiphon.stages.echo import EchoStage
+from antiphon.stages.scripted import Finish, Say, ScriptedStage
+from antiphon.transport import client_inbox
 from antiphon.transport import wire_server as out
 from antiphon.transport.client import Retrying, SessionLost, SessionOptions
+from antiphon.transport.client_events import number_of
 from antiphon.transport.client_link import Cut
 from antiphon.transport.inline import InlineClient, Pipe
 from antiphon.transport.websocket import HANDED, ROOM
@@ -171,3 +174,32 @@ async def test_a_session_of_a_client_that_is_forgotten_is_given_up() -> None:
                 scope.cancel()
                 await anyio.sleep(1)
         await becomes(lambda: not served.hub.statistics().attached)
+
+
+async def test_a_reader_who_is_far_too_slow_is_given_up_and_comes_back_to_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_inbox, "HELD", 4)
+    clock = VirtualClock()
+    stage = ScriptedStage(default=(*[Say(ms=80)] * 200, Finish()))
+    retrying = Retrying(shortest_s=0.001, longest_s=0.001, attempts=50)
+    options = SessionOptions(turn_detection=None)
+    async with (
+        serving(clock=clock, stage=stage) as served,
+        InlineClient(served.hub, options, clock=SystemClock(), retrying=retrying) as client,
+    ):
+        events = client.events()
+        seen = [await anext(events)]
+        client.send_text("Speak for long.")
+        client.create_response()
+        await becomes(lambda: client.last_number > 0)
+        await anyio.wait_all_tasks_blocked()
+        clock.advance(31_000_000)
+        await becomes(lambda: not served.hub.statistics().attached)
+        with anyio.fail_after(10):
+            while not isinstance(seen[-1], out.RateLimits):
+                seen.append(await anext(events))
+        assert client.generation == 2
+        numbers = [number_of(event) for event in seen if number_of(event)]
+        assert numbers == list(range(1, numbers[-1] + 1))
+        assert len(numbers) > 200
