@@ -96,9 +96,13 @@ def diagnose(frame: bytes, error: msgspec.DecodeError) -> WireError:
         return invalid_json()
     if not constants:
         return invalid_json()
-    path = "".join(reversed(_path(parsed) or ())).removeprefix(".")
+    path, event_id = "".join(reversed(_path(parsed) or ())).removeprefix("."), _event_id(parsed)
+    try:
+        (path + (event_id or "")).encode()
+    except UnicodeEncodeError:  # half a character, which only this reader of JSON lets pass: it cannot be told back
+        return invalid_json()
     refusal = wrong_type(f"{constants[0]} is not a value of JSON.", path)
-    refusal.event_id = _event_id(parsed)
+    refusal.event_id = event_id
     refusal.__cause__ = error
     return refusal
 

@@ -33,6 +33,7 @@ from tests.simulation.loop import SimClock, SimLoop
 from tests.simulation.seeded import seeded
 from tests.simulation.stage import SimScoring, SimStage
 from tests.simulation.world import MODELS
+from tests.transport.grammar import check
 
 SECRET = b"s" * 32
 SETTINGS = HubSettings(max_sessions=4, grace_ms=2_000, activation_ms=1_000, idle_ttl_ms=60_000, shutdown_ms=1_000)
@@ -61,6 +62,7 @@ class Client:
         self.named: dict[bytes, bytes] = {}
         self.acks = 0
         self.codes: list[str | None] = []
+        self.messages: list[dict[str, Any]] = []
         self.reader = Reader(place.fault, self._heard)
         self.socket = Socket(place.loop, protocol, self.reader)
         self.sent = bytearray()
@@ -81,6 +83,7 @@ class Client:
         self.place.trace.update(json.dumps(message).encode())
         if (fault := self.judge.fault(message)) is not None:
             self.place.fault(fault)
+        self.messages.append(message)
         kind = message["type"]
         if kind == "session.heartbeat_ack":
             self.acks += 1
@@ -184,6 +187,8 @@ class Place:
             await self._answered(client)
         await self._end(client)
         self.codes += client.codes
+        if plan.dialect == "duplex":
+            check(client.messages)
 
     async def _judge(self, client: Client) -> None:
         """The connection lives and answers, or was closed by the book."""

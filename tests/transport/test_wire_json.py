@@ -90,6 +90,16 @@ def test_no_number_is_named_by_its_path(text: str, param: str) -> None:
     assert (refused.value.code, refused.value.param) == ("bad_event", param)
 
 
+@pytest.mark.parametrize(
+    "text", ['"event_id":"\\ud800","type":NaN', '"\\udfff":NaN', '"type":"session.heartbeat","a\\ud8ff":Infinity']
+)
+def test_half_a_character_beside_no_number_is_no_json(text: str) -> None:
+    """It could be told back to nobody, and would end the session that tries."""
+    with pytest.raises(WireError) as refused:
+        decode("{" + text + "}", READING)
+    assert (refused.value.code, refused.value.param, refused.value.event_id) == ("invalid_json", None, None)
+
+
 def test_the_path_of_no_number_is_made_once() -> None:
     """Were it made for each value on the way, this would copy terabytes."""
     key = "k" * 4_000_000
