@@ -10,7 +10,7 @@ from secrets import token_hex
 
 import anyio
 import anyio.to_thread
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
 from antiphon.engine.attachment import Attachment
@@ -30,18 +30,12 @@ from antiphon.events.events import (
 
 from .chat_in import Wanted, wanted
 from .chat_out import DONE, Answer, line
-from .codes import MAX_EVENT
 from .gate import Gate
 from .grant import Grant
+from .http_body import read_body
 from .http_errors import Failed
 from .http_secrets import described
 from .wire_errors import WireError
-
-BODY_S = 30.0
-"""How long a request may take to be read."""
-
-PATIENCE = 4
-"""How many times the largest body is read to its end, before the connection is closed."""
 
 _STATUS = {"model_not_found": 404, "event_too_large": 413}
 _STATUS_BY_TYPE = {"rate_limit_error": 429, "server_error": 500, "authentication_error": 401}
@@ -63,15 +57,13 @@ class ChatCompletions:
         request = Request(scope, receive)
         grant = self._gate.check(described(request))
         try:
-            body = await _body(request)
+            body = await read_body(request)
             spent = grant.budget.spend(len(body)) if grant.budget is not None else None
             if spent is not None:
                 raise Failed(429, spent)
             asked = wanted(body)
         except WireError as error:
             raise _refused(error.code, error.message, error.param) from None
-        except ClientDisconnect:
-            return
         exchange = _Exchange(self._hub, asked, grant, send)
         failed: Failed | None = None
         async with anyio.create_task_group() as group:
@@ -87,29 +79,6 @@ async def _until_gone(receive: Receive, scope: anyio.CancelScope) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()
-
-
-async def _body(request: Request) -> bytes:
-    """Read the body, as far as it may go.
-
-    Raises:
-        Failed: it is too large, or too slow.
-        ClientDisconnect: nobody waits for an answer.
-    """
-    read = bytearray()
-    size = 0
-    too_large = Failed(413, f"A request has at most {MAX_EVENT} bytes.")
-    with anyio.move_on_after(BODY_S):
-        async for piece in request.stream():
-            size += len(piece)
-            if size <= MAX_EVENT:
-                read += piece
-            elif size > PATIENCE * MAX_EVENT:
-                raise too_large
-        if size > MAX_EVENT:
-            raise too_large  # behind the end: who still sends does not read an answer
-        return bytes(read)
-    raise Failed(408, f"The request was not there within {BODY_S:.0f} s.")
 
 
 class _Exchange:

@@ -18,9 +18,9 @@ from antiphon.engine.plugins import no_recording
 from antiphon.events.config import SessionConfig
 
 from .access import Request
-from .codes import MAX_EVENT
 from .gate import Gate
 from .grant import Start
+from .http_body import read_body
 from .secrets import Crowded
 from .wire_errors import WireError, translate
 from .wire_json import check
@@ -62,7 +62,7 @@ def client_secrets(hub: Hub, gate: Gate) -> Endpoint:
 
     async def answer(request: HttpRequest) -> Response:
         owner = gate.check(described(request)).owner
-        body = await _body(request)
+        body = await read_body(request)
         try:
             asked = _read(body)
             start, shown = _prepared(asked, hub)
@@ -74,16 +74,6 @@ def client_secrets(hub: Hub, gate: Gate) -> Endpoint:
         return Response(msgspec.json.encode(SecretOut(value, expires_at, shown)), media_type="application/json")
 
     return answer
-
-
-async def _body(request: HttpRequest) -> bytes:
-    """Read the body, no further than may be."""
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MAX_EVENT:
-            raise HTTPException(413, f"A request has at most {MAX_EVENT} bytes.")
-    return bytes(body)
 
 
 def _read(body: bytes) -> Asked:

@@ -115,6 +115,10 @@ _REQUEST_END = b"\r\n\r\n"
 ASCII = ("connection", "sec-websocket-", "upgrade")
 """How the names of the headers begin that an upgrade is about; their values are ASCII."""
 
+_NOT_ASCII = (
+    b'{"error":{"message":"The headers of an upgrade are ASCII.","type":"invalid_request_error",'
+    b'"param":null,"code":null}}'
+)
 _BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 Accept = Callable[["WebSocket", Request], Handler | Response]
@@ -337,9 +341,8 @@ class WebSocket(asyncio.Protocol):
         return size
 
     def eof_received(self) -> bool:
-        """The other side sends no more: the connection is over, and a frame that is not whole will never be."""
+        """The other side sends no more: the connection is over."""
         self._read_rest()
-        self._unread = self._unread[:0]
         self._protocol.receive_eof()
         self._handle()
         return False
@@ -392,7 +395,7 @@ class WebSocket(asyncio.Protocol):
         if not all(
             value.isascii() for name, value in request.headers.raw_items() if name.lower().startswith(ASCII)
         ):
-            return refused(400, "Bad Request", b"")  # `websockets` would fail with an error of its own
+            return refused(400, "Bad Request", _NOT_ASCII)  # `websockets` would fail with an error of its own
         response = self._protocol.accept(request)
         if self._protocol.handshake_exc is not None:
             return response

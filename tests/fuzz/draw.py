@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pybase64
 from msgspec import Struct
 
-from . import frames, mutations, requests
+from . import frames, mutations, posts, requests
 from .plan import ENDINGS, Plan, Step
 
 TALKS = Path(__file__).parent / "talks"
@@ -54,7 +54,9 @@ def plan(seed: int) -> Plan:
     roll = rng.random()
     if roll < 0.3:
         return _frames(rng, seed)
-    return _request(rng, seed) if roll < 0.42 else _conversation(rng, seed)
+    if roll < 0.47:
+        return _http(rng, seed, "request" if roll < 0.4 else "post")
+    return _conversation(rng, seed)
 
 
 def _frames(rng: random.Random, seed: int) -> Plan:
@@ -71,11 +73,17 @@ def _frames(rng: random.Random, seed: int) -> Plan:
     )
 
 
-def _request(rng: random.Random, seed: int) -> Plan:
-    pieces = frames.cut(rng, requests.strange(rng))
-    steps = tuple(Step(rng.choice((0, 0, 0, 1000)), piece.decode("latin-1")) for piece in pieces)
-    ending, keys = rng.choice(ENDINGS), rng.random() < 0.25
-    return Plan(seed=seed, kind="request", model="echo", steps=steps, ending=ending, keys=keys)
+def _http(rng: random.Random, seed: int, kind: Literal["request", "post"]) -> Plan:
+    pieces = frames.cut(rng, (requests if kind == "request" else posts).strange(rng))
+    return Plan(
+        seed=seed,
+        kind=kind,
+        model=rng.choice(("cascade", "beside")),  # a made-up model that listens may never end an answer
+        stage_us=rng.choice(STAGE_US),
+        steps=tuple(Step(rng.choice((0, 0, 0, 1000)), piece.decode("latin-1")) for piece in pieces),
+        ending=rng.choice(ENDINGS),
+        keys=rng.random() < 0.25,
+    )
 
 
 def _conversation(rng: random.Random, seed: int) -> Plan:

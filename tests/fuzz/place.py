@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import anyio
 import uvicorn
+from anyio import to_thread
 from uvicorn.server import ServerState
 
 from antiphon.engine.hosts import InlineHost
@@ -26,7 +27,7 @@ from antiphon.transport.server import Listening, Server, _Http
 from . import frames
 from .judge import Judge
 from .oracle import CLOSE, CONT, Fate, read
-from .plan import Plan
+from .plan import HTTP, Plan
 from .requests import request
 from .socket import Reader, Socket
 from tests.simulation.loop import SimClock, SimLoop
@@ -41,12 +42,15 @@ LOOK_MS = 20
 PATIENCE_MS = 5_000
 """How long a heartbeat or a close may take: WIRE 12 says a second, where a stage is not slow."""
 
+ANSWER_MS = 40_000
+"""How long a request may take: it may wait for the rest of its body, and for a model."""
+
 GONE_MS = 60_000
 FAULTS = frozenset({PROTOCOL, INVALID_DATA, TOO_BIG})
 """Codes that are only right where the second reader sees the fault too."""
 
-STATUSES = frozenset({101, 200, 307, 400, 401, 403, 404, 405, 414, 426, 431, 501, 505})
-"""How a request may be answered."""
+STATUSES = frozenset({101, 200, 307, 400, 401, 403, 404, 405, 408, 413, 414, 429, 500, 503, 426, 431, 501, 505})
+"""How a request may be answered; with 500 only what a model has failed at: errors of ours are logged, and found."""
 
 
 class Broken(AssertionError):
@@ -144,12 +148,13 @@ class Place:
             await hub.ready.wait()
             beside = await self._beside(server) if plan.beside else None
             await self._connection(server, hub)
-            await self._until(lambda: hub.statistics().admitted <= (beside is not None), GONE_MS)
+            await self._until(lambda: hub.statistics().live <= (beside is not None), GONE_MS)
             if beside is not None:
                 await self._unmoved(beside)
-                await self._until(lambda: not hub.statistics().admitted, GONE_MS)
+                await self._until(lambda: not hub.statistics().live, GONE_MS)
             statistics = hub.statistics()
             _hold(not statistics.admitted, f"{statistics.admitted} slots are still held")
+            _hold(not statistics.live, f"{statistics.live} sessions never end")
             _hold(not stage.live, f"the stage still holds {list(stage.live)}")
             _hold(not statistics.crashed, "a session crashed")
             _hold(not statistics.attached, "a connection is still attached")
@@ -165,9 +170,9 @@ class Place:
 
     async def _connection(self, server: Server, hub: Hub) -> None:
         plan = self.plan
-        protocol = self._http(server, hub) if plan.kind == "request" else server._upgraded()
+        protocol = self._http(server, hub) if plan.kind in HTTP else server._upgraded()
         client = Client(self, protocol, Judge(plan.dialect))
-        if plan.kind != "request":
+        if plan.kind not in HTTP:
             other = self.abused.get(b'"$other_session"', b"").strip(b'"')
             client.socket.send(plan.request.encode("latin-1").replace(b"$other_session", other))
             await self.wait(0)
@@ -181,7 +186,7 @@ class Place:
             else:
                 client.socket.send(data)
             await self.wait(0)
-        if plan.kind != "request" or client.reader.status == 101:
+        if plan.kind not in HTTP or client.reader.status == 101:
             await self._judge(client)
         else:
             await self._answered(client)
@@ -228,10 +233,13 @@ class Place:
     async def _answered(self, client: Client) -> None:
         """A request that was no upgrade is answered by HTTP, or cut off when it is never one."""
         reader = client.reader
-        await self._until(lambda: reader.over or reader.status is not None, 12_000)
+        await self._until(lambda: reader.over or reader.status is not None, ANSWER_MS)
         _hold(reader.over or reader.status is not None, "a connection may say nothing for ever")
         self.outcome = f"HTTP {reader.status}" if reader.status is not None else "cut off"
         _hold(reader.status is None or reader.status in STATUSES, f"answered with {reader.status}")
+        if reader.status is not None and reader.status >= 400 and b"application/json" in reader.head:
+            error = json.JSONDecoder().raw_decode(reader.body.decode())[0]["error"]
+            _hold(isinstance(error["message"], str) and len(error["message"]) < 400, f"an error like {error}")
 
     async def _end(self, client: Client) -> None:
         reader, ending = client.reader, self.plan.ending
@@ -338,12 +346,18 @@ class _Heard(logging.Handler):
 
 @contextmanager
 def _listening(place: Place) -> Iterator[None]:
-    root, handler = logging.getLogger(), _Heard(place)
+    root, handler, run_sync = logging.getLogger(), _Heard(place), to_thread.run_sync
+
+    async def at_once(call: Callable[..., object], *args: object) -> object:
+        return call(*args)
+
     root.addHandler(handler)
+    to_thread.run_sync = at_once  # the made-up loop has no threads
     try:
         yield
     finally:
         root.removeHandler(handler)
+        to_thread.run_sync = run_sync
 
 
 def carry_out(plan: Plan) -> Place:

@@ -6,8 +6,10 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-Kind = Literal["frames", "request", "talk"]
-KINDS: tuple[Kind, ...] = ("frames", "request", "talk")
+Kind = Literal["frames", "request", "post", "talk"]
+HTTP: tuple[Kind, ...] = ("request", "post")
+"""Kinds whose steps are all that is sent; the others begin with a valid request for a websocket."""
+
 Ending = Literal["drop", "eof", "close", "session.close"]
 ENDINGS: tuple[Ending, ...] = ("drop", "eof", "close", "session.close")
 
@@ -27,7 +29,7 @@ class Step(Struct, frozen=True, array_like=True):
 class Plan(Struct, frozen=True, kw_only=True):
     """A connection from its first byte to its end. `seed` feeds what is not written down: the stage's answers.
 
-    `request` is a valid one and sent first, except in plans of the kind `request`, whose steps are all there is.
+    `request` is sent first, if the kind has one.
     `keys` True: nobody may come without a key, which is "right".
     `beside` True: another client has a session meanwhile, whose ids may be abused, and which must notice nothing.
     """

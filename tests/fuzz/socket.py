@@ -107,6 +107,7 @@ class Reader:
 
     def __init__(self, blame: Blame, heard: Callable[[dict[str, Any]], None]) -> None:
         self.status: int | None = None
+        self.head = b""
         self.closed = False
         self.code: int | None = None
         self.reason = ""
@@ -122,6 +123,11 @@ class Reader:
         """Whether the server has closed, or said that it does."""
         return self.closed or self.ended
 
+    @property
+    def body(self) -> bytes:
+        """What came behind the head of an answer that is no upgrade."""
+        return self._buffer
+
     def feed(self, data: bytes) -> None:
         """Take bytes."""
         self.bytes += len(data)
@@ -134,7 +140,7 @@ class Reader:
             if words[0] != b"HTTP/1.1" or not words[1].isdigit():
                 self._blame(f"no answer to a request: {head[:80]!r}")
                 return
-            self.status, self._buffer = int(words[1]), rest
+            self.status, self.head, self._buffer = int(words[1]), head, rest
         if self.status == 101:
             self._frames()
 

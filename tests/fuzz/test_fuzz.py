@@ -25,7 +25,7 @@ INPUTS = 800
 def test_whatever_a_stranger_sends_is_answered_as_documented_and_leaves_nothing() -> None:
     report = run(range(INPUTS))
     assert report.broken == []
-    assert {kind for kind, _ in report.outcomes} == {"frames", "request", "talk"}
+    assert {kind for kind, _ in report.outcomes} == {"frames", "request", "post", "talk"}
     ended = {outcome for _, outcome in report.outcomes}
     assert {"open", "within", "closed 1002", "closed 1007", "closed 1009", "client closed", "HTTP 400"} <= ended
 
