@@ -237,7 +237,9 @@ class Place:
         _hold(reader.over or reader.status is not None, "a connection may say nothing for ever")
         self.outcome = f"HTTP {reader.status}" if reader.status is not None else "cut off"
         _hold(reader.status is None or reader.status in STATUSES, f"answered with {reader.status}")
-        if reader.status is not None and reader.status >= 400 and b"application/json" in reader.head:
+        asked = "".join(step.data for step in self.plan.steps).lstrip()
+        told = reader.status is not None and reader.status >= 400 and not asked.startswith("HEAD")
+        if told and b"application/json" in reader.head:
             error = json.JSONDecoder().raw_decode(reader.body.decode())[0]["error"]
             _hold(isinstance(error["message"], str) and len(error["message"]) < 400, f"an error like {error}")
 
