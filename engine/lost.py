@@ -1,6 +1,6 @@
 """Sessions that go on in the log and have no runner: each is taken over again, sooner or later."""
 
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable, Iterator, Set
 from functools import partial
 
 import anyio
@@ -33,9 +33,13 @@ class _Attempt(Struct):
 
 
 class _Waiting(Struct):
-    """A lost session. `crashed`: an error of ours ended its runner, so that it is taken over only to be closed."""
+    """A lost session. `crashed`: an error of ours ended its runner, so that it is taken over only to be closed.
+
+    `owner` is the API key that it counts for, empty where nobody knows yet.
+    """
 
     crashed: bool
+    owner: str
     attempt: _Attempt | None = None
 
 
@@ -57,9 +61,13 @@ class Lost:
     def __contains__(self, name: str) -> bool:
         return name in self._waiting
 
-    def add(self, name: str, *, crashed: bool = False) -> None:
+    def owned(self, owner: str) -> Iterator[str]:
+        """Give the lost sessions of an API key, as far as it is known whose they are."""
+        return (name for name, waiting in self._waiting.items() if waiting.owner == owner)
+
+    def add(self, name: str, *, crashed: bool = False, owner: str = "") -> None:
         """A session has no runner any more, or not yet."""
-        self._waiting.setdefault(name, _Waiting(crashed))
+        self._waiting.setdefault(name, _Waiting(crashed, owner))
 
     def keep_trying(self, name: str) -> None:
         """Take one over after a second, doubling to a minute; a crashed one at once."""

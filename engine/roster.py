@@ -96,8 +96,10 @@ class Roster:
         yield from self._orphans.sessions
 
     def owned(self, owner: str) -> int:
-        """Return how many sessions of an API key hold a slot, by its public id."""
-        return sum(live.owner == owner and live.holds_slot for live in self.live.values())
+        """Return how many sessions of an API key hold a slot, requests too, by its public id."""
+        held = {name for name, live in self.live.items() if live.owner == owner and live.holds_slot}
+        held.update(self._lost.owned(owner))
+        return len(held)
 
     @property
     def uncleaned(self) -> int:
@@ -195,7 +197,7 @@ class Roster:
             self._give_away(runner.name)
         elif self._worth_reviving(runner):
             # The slot is held until the log says that the session is over.
-            self._lost.add(runner.name, crashed=not sound)
+            self._lost.add(runner.name, crashed=not sound, owner=live.owner)
             self._lost.keep_trying(runner.name)
 
     def _give_away(self, name: str) -> None:

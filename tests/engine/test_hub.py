@@ -38,7 +38,7 @@ from antiphon.stages.base import AnyMessage, Report, StageUnavailable
 from antiphon.stages.echo import EchoStage
 from antiphon.stages.scripted import Deaf, Hang, ScriptedStage
 
-from .worlds import ONE, World, ask, code_of, opening, resumption, settle, world
+from .worlds import ONE, MoodyLog, World, ask, code_of, opening, resumption, settle, world
 from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
@@ -595,6 +595,20 @@ async def test_a_crash_of_one_session_ends_that_session_only(monkeypatch: pytest
         assert isinstance(last, SessionClosed)
         statistics = here.hub.statistics()
         assert (statistics.crashed, statistics.admitted) == (1, 1)
+
+
+async def test_a_session_that_is_lost_counts_for_its_key() -> None:
+    log = MoodyLog()
+    async with world(log=log) as here:
+        one = await here.hub.open(opening("one", owner="key_1", sessions=1))
+        log.broken = Unavailable("the disk is gone")
+        one.send(Heartbeat(attachment=1))
+        await settle()
+        assert one.ended == "failed"
+        log.broken = None
+        assert here.hub.session(one.session) is None
+        assert await code_of(here.hub.open(opening("two", owner="key_1", sessions=1))) == "resource_exhausted"
+        await here.hub.open(opening("three", owner="key_2", sessions=1))
 
 
 # -- the end -------------------------------------------------------------------------------------------------
