@@ -137,13 +137,21 @@ def _load_or_draw(path: Path) -> bytes:
 
 
 def _draw(path: Path) -> bytes:
-    """Draw a secret and put it in place as a whole: a crash leaves either none or all of it."""
     secret = secrets.token_bytes(SECRET_BYTES)
-    draft = path.with_name("secret.new")
+    put_private(path, secret)
+    return secret
+
+
+def put_private(path: Path, data: bytes) -> None:
+    """Put a file that only its owner can read in place as a whole: a crash leaves what was there, or all of it.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(secret)
+        file.write(data)
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
-    return secret

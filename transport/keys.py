@@ -20,6 +20,8 @@ import msgspec
 import structlog
 from msgspec import Meta, Struct
 
+from antiphon.engine.datadir import put_private
+
 _log = structlog.get_logger()
 
 PREFIX = "ak_"
@@ -259,15 +261,8 @@ def _alone(file: Path) -> Generator[None]:
 
 
 def _write(file: Path, keys: tuple[ApiKey, ...]) -> None:
-    """Put the file in place as a whole: a crash leaves the old one or the new one."""
     text = msgspec.json.format(msgspec.json.encode(_File(keys=keys)), indent=2) + b"\n"
-    draft = file.with_name(f".{file.name}.new")
     try:
-        draft.unlink(missing_ok=True)
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
-        draft.replace(file)
+        put_private(file, text)
     except OSError as error:
         raise KeyFileError(f"cannot write the file of keys {file}: {error.strerror}") from error

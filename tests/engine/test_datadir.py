@@ -41,7 +41,7 @@ class TestSecret:
             DataDirectory(tmp_path)
 
     def test_a_draft_left_by_a_crash_does_no_harm(self, tmp_path: Path) -> None:
-        (tmp_path / "secret.new").write_bytes(b"half")
+        (tmp_path / ".secret.new").write_bytes(b"half")
         with DataDirectory(tmp_path) as data:
             assert len(data.secret) == SECRET_BYTES
 

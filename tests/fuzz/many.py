@@ -1,14 +1,13 @@
 """Many plans, in several processes."""
 
-import multiprocessing
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 
 from msgspec import Struct, field
 
 from .draw import plan
 from .place import Broken, carry_out
+from tests.pieces import in_pieces
 
 CHUNK = 100
 """Plans of one piece of work."""
@@ -51,9 +50,7 @@ def run(seeds: range) -> Report:
 def fuzz(seeds: range, jobs: int, told: Callable[[Report], None] = lambda _: None) -> Report:
     """Carry many plans out in several processes; `told` hears of each piece of work."""
     report = Report()
-    work = [range(first, min(first + CHUNK, seeds.stop)) for first in range(seeds.start, seeds.stop, CHUNK)]
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        for part in pool.map(run, work):
-            report.join(part)
-            told(part)
+    for part in in_pieces(seeds, CHUNK, jobs, run):
+        report.join(part)
+        told(part)
     return report

@@ -1,12 +1,11 @@
 """Many worlds, in several processes."""
 
-import multiprocessing
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 
 from .report import Report
 from .script import script
 from .world import Broken, live
+from tests.pieces import in_pieces
 
 CHUNK = 25
 """Worlds of one piece of work."""
@@ -26,9 +25,7 @@ def run(seeds: range) -> Report:
 def simulate(seeds: range, jobs: int, told: Callable[[Report], None] = lambda _: None) -> Report:
     """Live through many worlds in several processes; `told` hears of each piece of work."""
     report = Report()
-    work = [range(first, min(first + CHUNK, seeds.stop)) for first in range(seeds.start, seeds.stop, CHUNK)]
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        for part in pool.map(run, work):
-            report.join(part)
-            told(part)
+    for part in in_pieces(seeds, CHUNK, jobs, run):
+        report.join(part)
+        told(part)
     return report
