@@ -45,7 +45,7 @@ def watching(tmp_path: Path) -> Iterator[ServerProcess]:
     yield from serving(tmp_path, TURNS.replace("cascade", "aura").replace("max_sessions = 8", "max_sessions = 1"))
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     one = ServerProcess(tmp_path_factory.mktemp("page") / "data")
     one.start()

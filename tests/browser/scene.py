@@ -96,8 +96,11 @@ def whole(found: list[int]) -> bool:
     return found == list(range(found[0], found[0] + len(found)))
 
 
-async def nothing_sounds_behind(page: Page, frame: int) -> None:
-    """The speaker sounded until `frame`, and at most to the end of the block that played then."""
+async def first_answer_fell_silent(page: Page) -> None:
+    """The block that began next, when the speaker was told, faded out; nothing sounded behind it."""
+    told: int = await page.evaluate("antiphon.talk.interrupted.frame")
+    frame: int = await page.evaluate(f"{ANSWERS}[0].cut.frame")
+    assert frame <= told + BLOCK
     rate = await page.evaluate("antiphon.talk.sound.context.sampleRate")
     await until(page, f"heard.upto > {frame + rate // 4}")
     loud: list[int] = await page.evaluate("heard.loud")

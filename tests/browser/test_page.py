@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import anyio
 import anyio.to_thread
 import pytest
 from playwright.async_api import expect
 
 from .chromium import browsing, spoken, write
-from .scene import ANSWERS, answers, events, listen, nothing_sounds_behind, numbers, start, until, whole
+from .scene import ANSWERS, BLOCK, answers, events, first_answer_fell_silent, listen, numbers, start, until, whole
 from tests.acceptance.servers import ServerProcess
 
 pytestmark = pytest.mark.timeout(60)
@@ -42,7 +43,7 @@ async def test_a_voice_over_the_answer_silences_it_within_one_block(server: Serv
         await start(page)
         await listen(page)
         await until(page, f"{ANSWERS}[0]?.cut")
-        await nothing_sounds_behind(page, await page.evaluate("antiphon.talk.interrupted.frame"))
+        await first_answer_fell_silent(page)
         await until(page, "seen.some((one) => one.type === 'conversation.item.truncated')")
         answer = (await answers(page))[0]
         truncated = (await events(page, "conversation.item.truncated"))[0]
@@ -66,7 +67,7 @@ async def test_the_button_silences_the_answer_within_one_block(server: ServerPro
         await until(page, f"{ANSWERS}[0]?.heardMs > 500")
         await page.keyboard.press("Escape")
         await until(page, f"{ANSWERS}[0].cut")
-        await nothing_sounds_behind(page, await page.evaluate("antiphon.talk.interrupted.frame"))
+        await first_answer_fell_silent(page)
         await until(page, "seen.some((one) => one.type === 'output_audio_buffer.cleared')")
         assert not complaints
 
@@ -104,3 +105,29 @@ async def test_a_killed_server_is_come_back_to(tmp_path: Path) -> None:
             assert whole(await numbers(page))
     finally:
         server.close()
+
+
+AGAIN_AND_AGAIN = """
+async () => {
+  const { sound } = antiphon.talk;
+  const late = [];
+  for (let i = 0; i < 60; i += 1) {
+    sound.play(`answer ${i}`, 48_000, new Float32Array(48_000).fill(0.1), 0);
+    await new Promise((go) => setTimeout(go, 20 + ((i * 7) % 23)));
+    const dropped = new Promise((go) => (sound.handlers.onDropped = go));
+    const told = sound.silence();
+    late.push((await dropped).frame - told);
+  }
+  return late;
+}
+"""
+
+
+async def test_the_speaker_falls_silent_with_the_next_block_whenever_it_is_told(server: ServerProcess) -> None:
+    """The next block that begins: at once, or behind the one that is just being played."""
+    async with browsing(server.url, None) as (page, _):
+        await start(page, "Push to talk")  # where nothing that the microphone hears interrupts
+        with anyio.fail_after(30):
+            late: list[int] = await page.evaluate(AGAIN_AND_AGAIN)
+    assert set(late) <= {0, BLOCK}
+    assert len(late) == 60

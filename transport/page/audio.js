@@ -63,13 +63,12 @@ export class Sound {
     this.speaker.port.postMessage({ kind: "over", epoch: this.#epoch, answer });
   }
 
-  /** Fall silent with the block that plays; all that is queued is void. Return the frame at which that was said. */
+  /** Fall silent with the next block; all that is queued is void. Return the frame by which that was said. */
   silence() {
-    const { frame } = this;
     this.#epoch += 1;
     this.#parameter("epoch").value = this.#epoch;
     this.#parameter("hold").value = 0;
-    return frame;
+    return this.frame;
   }
 
   /** Stand still at the sample that plays, or go on there. */
@@ -112,7 +111,7 @@ export class Sound {
       return this.handlers.onHeard(timed);
     }
     this.#playing.delete(answer);
-    const told = { answer, ms, at: this.time(frame) };
+    const told = { answer, ms, frame, at: this.time(frame) };
     if (kind === "ended") this.handlers.onEnded(told);
     else this.handlers.onDropped(told);
   }

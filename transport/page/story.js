@@ -91,7 +91,7 @@ export class Story {
       receivedMs: 0,
       heardMs: 0,
       spans: [],
-      cut: null, // { at, ms }: where the speaker was silenced
+      cut: null, // { at, ms, frame }: where the speaker fell silent
       suppressed: false, // not to be heard any more, whatever comes of it
       text: "",
       marks: [],

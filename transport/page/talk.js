@@ -12,7 +12,7 @@ const ACK_STEP_MS = 100;
 export class Talk {
   muted = false;
   capabilities = {};
-  interrupted = null; // { frame, at }: when the speaker was last silenced
+  interrupted = null; // { frame, at }: when the speaker was last told to fall silent
   #acknowledged = new Map(); // response -> milliseconds
   #commits = []; // of our own, which are answered in order: whether something was said
   #unspoken = new Set();
@@ -171,11 +171,11 @@ export class Talk {
   }
 
   /** The speaker was silenced in the middle of an answer: that is how much of it was heard. */
-  #dropped({ answer: id, ms, at }) {
+  #dropped({ answer: id, ms, at, frame }) {
     const answer = this.story.answers.get(id);
     if (!answer || this.line.over) return;
     answer.heardMs = Math.min(ms, answer.receivedMs);
-    answer.cut = { at, ms };
+    answer.cut = { at, ms, frame };
     const heard = (ms / 1000).toFixed(1);
     const made = (answer.receivedMs / 1000).toFixed(1);
     this.story.mark(
