@@ -37,6 +37,9 @@ from .http_errors import Failed
 from .http_secrets import described
 from .wire_errors import WireError
 
+READERS = 2
+"""Bodies that are taken apart at one time."""
+
 _STATUS = {"model_not_found": 404, "event_too_large": 413}
 _STATUS_BY_TYPE = {"rate_limit_error": 429, "server_error": 500, "authentication_error": 401}
 
@@ -47,6 +50,8 @@ class ChatCompletions:
     def __init__(self, hub: Hub, gate: Gate) -> None:
         self._hub = hub
         self._gate = gate
+        # A body is megabytes of JSON and packed sound: read beside the conversations, two at a time.
+        self._reading = anyio.CapacityLimiter(READERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request.
@@ -61,7 +66,7 @@ class ChatCompletions:
             spent = grant.budget.spend(len(body)) if grant.budget is not None else None
             if spent is not None:
                 raise Failed(429, spent)
-            asked = wanted(body)
+            asked = await anyio.to_thread.run_sync(wanted, body, limiter=self._reading)
         except WireError as error:
             raise _refused(error.code, error.message, error.param) from None
         exchange = _Exchange(self._hub, asked, grant, send)

@@ -23,7 +23,7 @@ from antiphon.events.items import (
     TextPart,
 )
 
-from .sound_files import FileFormat, SoundFileError, check_writable, read_sound
+from .sound_files import LONGEST_S, FileFormat, SoundFileError, check_writable, read_sound
 from .wire_client import ABSENT, Instructions, Metadata, Name, VoiceIn, VoiceName
 from .wire_errors import WireError, bad_value, missing, quoted, translate, wrong_type
 from .wire_images import image_from
@@ -36,6 +36,8 @@ BARE_RATE = 24_000
 """Hz of samples without a head, in both directions."""
 
 MOST_MESSAGES = 4096
+MOST_SOUND = LONGEST_S * 48_000 * 2
+"""Bytes of samples in a request, all its parts together: small files may hold a lot of silence."""
 
 _NULL = Raw(b"null")
 
@@ -269,6 +271,13 @@ def _tool_choice(raw: Raw, tools: str) -> str | UnsetType:
     return choice_from(raw, tools, "tool_choice")
 
 
+class _Room:
+    """How much sound the rest of a request may bring."""
+
+    def __init__(self) -> None:
+        self.left = MOST_SOUND
+
+
 # -- messages ------------------------------------------------------------------------------------------------
 
 
@@ -276,12 +285,13 @@ def _conversation(messages: Sequence[ChatMessage]) -> tuple[str | None, list[Ite
     """Return the instructions, which the first messages of the system are, and the items of the conversation."""
     instructions: list[str] = []
     items: list[ItemRequest] = []
+    room = _Room()
     for index, message in enumerate(messages):
         path = f"messages[{index}]"
         if not items and message.role in ("system", "developer"):
             instructions.append(_text(message, path))
             continue
-        for item, pieces in _items(message, path):
+        for item, pieces in _items(message, path, room):
             check_written(item, path)
             items.append(ItemRequest(command=CreateItem(attachment=1, item=item), pieces=tuple(pieces)))
     if not items:
@@ -294,7 +304,7 @@ def _conversation(messages: Sequence[ChatMessage]) -> tuple[str | None, list[Ite
         raise bad_value("The instructions have at most 1048576 characters.", "messages") from None
 
 
-def _items(message: ChatMessage, path: str) -> list[tuple[Item, list[Piece]]]:
+def _items(message: ChatMessage, path: str, room: _Room) -> list[tuple[Item, list[Piece]]]:
     match message.role:
         case "tool":
             if not message.tool_call_id:
@@ -304,7 +314,7 @@ def _items(message: ChatMessage, path: str) -> list[tuple[Item, list[Piece]]]:
         case "assistant":
             return _assistant(message, path)
         case role:
-            return [_message(message, "user" if role == "user" else "system", path)]
+            return [_message(message, "user" if role == "user" else "system", path, room)]
 
 
 def _assistant(message: ChatMessage, path: str) -> list[tuple[Item, list[Piece]]]:
@@ -339,17 +349,17 @@ def _words(part: ChatPart, path: str) -> str:
     return part.text
 
 
-def _message(message: ChatMessage, role: Role, path: str) -> tuple[Item, list[Piece]]:
+def _message(message: ChatMessage, role: Role, path: str, room: _Room) -> tuple[Item, list[Piece]]:
     if role == "system" or isinstance(message.content, str):
         return Message(id="", role=role, content=(TextPart(_text(message, path)),)), []
     if not message.content:
         raise missing(f"{path}.content")
     pieces: list[Piece] = []
-    content = [_part(part, pieces, f"{path}.content[{index}]") for index, part in enumerate(message.content)]
+    content = [_part(part, pieces, f"{path}.content[{index}]", room) for index, part in enumerate(message.content)]
     return Message(id="", role=role, content=tuple(content)), pieces
 
 
-def _part(part: ChatPart, pieces: list[Piece], path: str) -> Part:
+def _part(part: ChatPart, pieces: list[Piece], path: str, room: _Room) -> Part:
     match part.type:
         case "text":
             return TextPart(_words(part, path))
@@ -359,13 +369,15 @@ def _part(part: ChatPart, pieces: list[Piece], path: str) -> Part:
             if part.input_audio is None:
                 raise missing(f"{path}.input_audio")
             given = part.input_audio
-            return _sound(unbase64(given.data, f"{path}.input_audio.data"), given.format, pieces, path)
+            sound = _samples(unbase64(given.data, f"{path}.input_audio.data"), given.format, path, room)
         case "audio_url":
-            return _sound_at(part, pieces, f"{path}.audio_url")
+            sound = _samples_at(part, f"{path}.audio_url", room)
         case "video_url":
             raise WireError("unsupported", "The models here take no video.", f"{path}.type")
         case other:
             raise bad_value(f"There is no part of type {quoted(other)}.", f"{path}.type")
+    pieces.append(sound)
+    return AudioPart()
 
 
 def _image(part: ChatPart, pieces: list[Piece], path: str) -> Part:
@@ -379,7 +391,7 @@ def _image(part: ChatPart, pieces: list[Piece], path: str) -> Part:
     return ImagePart(mime=mime, size=len(data), detail=detail or "auto")
 
 
-def _sound_at(part: ChatPart, pieces: list[Piece], path: str) -> Part:
+def _samples_at(part: ChatPart, path: str, room: _Room) -> Piece:
     given = part.audio_url
     if given is None:
         raise missing(path)
@@ -387,18 +399,20 @@ def _sound_at(part: ChatPart, pieces: list[Piece], path: str) -> Part:
     kind = head.removeprefix("data:audio/").removesuffix(";base64")
     if not comma or head != f"data:audio/{kind};base64":
         raise bad_value("Sound is a data URL of an audio file in base64; nothing is fetched.", path)
-    return _sound(unbase64(body, path), _MIME.get(kind, kind), pieces, path)
+    return _samples(unbase64(body, path), _MIME.get(kind, kind), path, room)
 
 
 _MIME = {"x-wav": "wav", "wave": "wav", "vnd.wave": "wav", "mpeg": "mp3", "x-flac": "flac"}
 
 
-def _sound(data: bytes, kind: str, pieces: list[Piece], path: str) -> Part:
+def _samples(data: bytes, kind: str, path: str, room: _Room) -> Piece:
     try:
         sound = read_sound(data, kind, BARE_RATE)
     except SoundFileError as error:
         raise WireError("bad_audio", f"The sound cannot be read: {error}.", path) from None
     if not MIN_RATE <= sound.rate <= MAX_RATE:
         raise WireError("bad_audio", f"Sound has {MIN_RATE} to {MAX_RATE} samples a second.", path)
-    pieces.append(Piece(data=sound.samples.astype("<i2").tobytes(), format=AudioFormat("pcm16", sound.rate)))
-    return AudioPart()
+    room.left -= sound.samples.nbytes
+    if room.left < 0:
+        raise WireError("bad_audio", f"The sound of a request has at most {MOST_SOUND} bytes as samples.", path)
+    return Piece(data=sound.samples.astype("<i2").tobytes(), format=AudioFormat("pcm16", sound.rate))

@@ -15,6 +15,11 @@ FileFormat = Literal["wav", "pcm", "flac", "mp3", "opus"]
 LONGEST_S = 900
 """Seconds of one file: what the input of a session may last. A small file may claim to be long."""
 
+HIGHEST_HZ = 192_000
+MOST_CHANNELS = 64
+STEP = 65_536
+"""Values that are unpacked at one time: silence of many channels at a high rate is small only in its file."""
+
 _PACKED: dict[str, tuple[str, str]] = {"flac": ("FLAC", "PCM_16"), "mp3": ("MP3", ""), "opus": ("OGG", "OPUS")}
 """libsndfile's names of a container and of what is in it."""
 
@@ -86,16 +91,22 @@ def _unpacked(data: bytes) -> Sound:
     library = _libsndfile()
     try:
         with library.SoundFile(BytesIO(data)) as file:
-            rate = int(file.samplerate)
+            rate, channels = int(file.samplerate), int(file.channels)
+            if rate > HIGHEST_HZ or channels > MOST_CHANNELS:
+                raise SoundFileError(f"a file has at most {MOST_CHANNELS} channels at {HIGHEST_HZ} Hz")
+            pieces: list[Pcm] = []
+            left = LONGEST_S * rate
             # The head may lie about the length: no more than is allowed is ever expanded.
-            values = file.read(LONGEST_S * rate + 1, dtype="float32", always_2d=True)
+            while len(values := file.read(STEP // channels, dtype="float32", always_2d=True)):
+                left -= len(values)
+                if left < 0:
+                    raise SoundFileError(f"a file lasts at most {LONGEST_S} s")
+                pieces.append(to_pcm16(np.asarray(values, np.float32), rate, rate))
     except (library.LibsndfileError, RuntimeError, ValueError) as error:
         raise SoundFileError("the file is not one that can be read") from error
-    if len(values) > LONGEST_S * rate:
-        raise SoundFileError(f"a file lasts at most {LONGEST_S} s")
-    if not len(values):
+    if not pieces:
         raise SoundFileError("the file holds no sound")
-    return Sound(to_pcm16(np.asarray(values, np.float32), rate, rate), rate)
+    return Sound(np.concatenate(pieces), rate)
 
 
 def _libsndfile() -> Any:  # the library has no types

@@ -135,7 +135,8 @@ class WebSocket(asyncio.Protocol):
         self._protocol = ServerProtocol(max_size=MAX_FRAME, select_subprotocol=_no_secret)
         self._transport: asyncio.Transport | None = None
         self._handler: Handler | None = None
-        self._fragments: list[bytes] = []
+        self._fragments: bytearray | None = None
+        """The message that comes in pieces, so far: its bytes, for the pieces may be many and empty."""
         self._binary = False
         self._answered = False
         self._unread = b""
@@ -308,7 +309,7 @@ class WebSocket(asyncio.Protocol):
         """Read a frame, or a piece of one; return False if that has to wait for more of it."""
         data, at = self._unread, self._at
         if self._aligned and not self._owed:
-            if not self._fragments and self._protocol.state is State.OPEN:
+            if self._fragments is None and self._protocol.state is State.OPEN:
                 found = text_frames.read_text(data, at)
                 if found is not None:
                     text, self._at = found
@@ -421,12 +422,15 @@ class WebSocket(asyncio.Protocol):
     def _data(self, frame: Frame, handler: Handler) -> None:
         if frame.opcode is not Opcode.CONT:
             self._binary = frame.opcode is Opcode.BINARY
-        if not frame.fin or self._fragments:
-            self._fragments.append(b"" if self._binary else bytes(frame.data))
+        if not frame.fin or self._fragments is not None:
+            if self._fragments is None:
+                self._fragments = bytearray()
+            if not self._binary:
+                self._fragments += frame.data
             if not frame.fin:
                 return
-            data = b"".join(self._fragments)
-            self._fragments.clear()
+            data = bytes(self._fragments)
+            self._fragments = None
         else:
             data = bytes(frame.data)
         if self._binary:

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import tracemalloc
 import urllib.error
 import urllib.request
 import wave
@@ -12,6 +13,7 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import numpy as np
 import pytest
 from msgspec.structs import replace
 from openai import APIStatusError, AsyncOpenAI
@@ -24,8 +26,10 @@ from antiphon.events.items import AudioPart, FunctionCall, FunctionOutput, Image
 from antiphon.sessions.models.simple import CASCADE
 from antiphon.stages.base import AnyMessage, Submit
 from antiphon.stages.scripted import Cue, Fail, Finish, Hang, Say, ScriptedStage
+from antiphon.transport import chat_in, sound_files
 from antiphon.transport.access import Access
 from antiphon.transport.keys import Keys
+from antiphon.transport.wire_errors import WireError
 
 from .serving import Serving, becomes, serving
 from tests.rules import rule
@@ -533,3 +537,51 @@ async def test_a_body_has_an_end() -> None:
     async with asking(ScriptedStage()) as (served, _):
         status, answer = await posted(served, b'{"messages":[' + b" " * (16 * 1024 * 1024) + b"]}")
         assert (status, answer["error"]["code"]) == (413, 413)
+
+
+# -- small files that hold a lot -----------------------------------------------------------------------------
+
+
+def packed(rate: int, channels: int, seconds: int) -> bytes:
+    """Return silence as FLAC."""
+    soundfile = pytest.importorskip("soundfile")
+    out = io.BytesIO()
+    with soundfile.SoundFile(out, "w", rate, channels, format="FLAC", subtype="PCM_16") as file:
+        for _ in range(seconds):
+            file.write(np.zeros((rate, channels), np.int16))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(("rate", "channels"), [(48_000, 8), (8_000, 1), (44_100, 2)])
+async def test_a_file_is_unpacked_in_pieces(rate: int, channels: int) -> None:
+    """Only the mono samples that are kept may be in memory whole, whatever the channels are."""
+    file = packed(rate, channels, 20)
+    tracemalloc.start()
+    sound = sound_files.read_sound(file, "flac", 24_000)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (len(sound.samples), sound.rate) == (20 * rate, rate)
+    assert most < 3 * sound.samples.nbytes + 4_000_000
+
+
+async def test_what_is_longer_or_has_too_many_samples_a_second_is_not_unpacked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sound_files, "LONGEST_S", 3)
+    assert len(sound_files.read_sound(packed(8_000, 1, 3), "flac", 24_000).samples) == 24_000
+    with pytest.raises(sound_files.SoundFileError, match="at most 3 s"):
+        sound_files.read_sound(packed(8_000, 1, 4), "flac", 24_000)
+    with pytest.raises(sound_files.SoundFileError, match="192000 Hz"):
+        sound_files.read_sound(packed(384_000, 1, 1), "flac", 24_000)
+
+
+async def test_many_files_are_together_no_more_than_a_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_in, "MOST_SOUND", 100_000)
+    given = base64.b64encode(packed(8_000, 1, 3)).decode()
+    part = {"type": "input_audio", "input_audio": {"data": given, "format": "flac"}}
+    said = {"role": "user", "content": [part]}
+    asked = chat_in.wanted(json.dumps({"messages": [said, said]}).encode())
+    assert sum(len(item.pieces[0].data) for item in asked.items) == 96_000
+    with pytest.raises(WireError) as refused:
+        chat_in.wanted(json.dumps({"messages": [said, said, said]}).encode())
+    assert (refused.value.code, refused.value.param) == ("bad_audio", "messages[2].content[0]")

@@ -1,11 +1,13 @@
 """The websocket on a transport: what has arrived is read in steps."""
 
 import asyncio
+import tracemalloc
 from collections.abc import Callable
 
 import anyio.lowlevel
 import pytest
 from websockets.client import ClientProtocol
+from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.uri import parse_uri
 
@@ -174,3 +176,23 @@ async def test_an_error_of_ours_in_a_later_step_ends_the_connection() -> None:
         await anyio.lowlevel.checkpoint()
     assert pipe.gone
     assert len(told) == 1
+
+
+async def test_pieces_of_a_message_that_hold_nothing_cost_nothing() -> None:
+    """What is kept of a message are its bytes, not its frames: a client may send empty ones without end."""
+    heard: list[bytes] = []
+    socket, _pipe, _ear, client = connected(heard.append)
+    client.send_text(b"be", fin=False)
+    empty = Frame(Opcode.CONT, b"", fin=False).serialize(mask=True)
+    tracemalloc.start()
+    for _ in range(200):
+        socket.data_received(b"".join(client.data_to_send()) + empty * 100)
+        while socket._behind:
+            await anyio.lowlevel.checkpoint()
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert kept < 100_000, "20,000 frames came"
+    client.send_continuation(b"gun", fin=True)
+    client.send_text(b"next")
+    socket.data_received(b"".join(client.data_to_send()))
+    assert heard == [b"begun", b"next"]
