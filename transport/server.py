@@ -68,7 +68,13 @@ class _Http(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Begin to read, for a bounded time."""
         super().connection_made(transport)
-        self.loop.call_later(REQUEST_S, self._give_up)
+        self._waiting = self.loop.call_later(REQUEST_S, self._give_up)
+
+    def on_response_complete(self) -> None:
+        """The next request may take as long; one that is not begun is waited for by uvicorn, which is shorter."""
+        super().on_response_complete()
+        self._waiting.cancel()
+        self._waiting = self.loop.call_later(REQUEST_S, self._give_up)
 
     def _give_up(self) -> None:
         idle = self.conn.their_state is h11.IDLE and self.transport.get_protocol() is self

@@ -245,6 +245,20 @@ async def test_a_connection_that_never_asks_for_anything_is_cut_off(monkeypatch:
             await stream.receive()
 
 
+async def test_each_request_of_a_connection_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins anew behind each answer: who asks now and then is not cut off, who stops within a request is."""
+    monkeypatch.setattr(server, "REQUEST_S", 1.0)
+    async with serving() as served, await anyio.connect_tcp("127.0.0.1", served.server.port) as stream:
+        with anyio.fail_after(10):
+            for _ in range(4):
+                await stream.send(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert (await stream.receive()).startswith(b"HTTP/1.1 200")
+                await anyio.sleep(0.3)
+            await stream.send(b"GET /hea")
+            with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+                await stream.receive()
+
+
 async def test_small_messages_leave_at_once() -> None:
     """A loop that leaves Nagle's delay on keeps the second of two small messages until the first is confirmed:
     40 ms between the words and the sound of an answer."""
