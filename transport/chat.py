@@ -38,7 +38,10 @@ from .http_secrets import described
 from .wire_errors import WireError
 
 READERS = 2
-"""Bodies that are taken apart at one time."""
+"""Large bodies that are taken apart at one time."""
+
+AT_ONCE = 64 * 1024
+"""Bytes of a body that is read at once: a thread would take longer."""
 
 _STATUS = {"model_not_found": 404, "event_too_large": 413}
 _STATUS_BY_TYPE = {"rate_limit_error": 429, "server_error": 500, "authentication_error": 401}
@@ -66,7 +69,7 @@ class ChatCompletions:
             spent = grant.budget.spend(len(body)) if grant.budget is not None else None
             if spent is not None:
                 raise Failed(429, spent)
-            asked = await anyio.to_thread.run_sync(wanted, body, limiter=self._reading)
+            asked = await self._read(body)
         except WireError as error:
             raise _refused(error.code, error.message, error.param) from None
         exchange = _Exchange(self._hub, asked, grant, send)
@@ -77,6 +80,11 @@ class ChatCompletions:
             group.cancel_scope.cancel()
         if failed is not None:
             raise failed
+
+    async def _read(self, body: bytes) -> Wanted:
+        if len(body) <= AT_ONCE:
+            return wanted(body)
+        return await anyio.to_thread.run_sync(wanted, body, limiter=self._reading)
 
 
 async def _until_gone(receive: Receive, scope: anyio.CancelScope) -> None:
