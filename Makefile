@@ -11,7 +11,7 @@ SHELL := bash
 PYTHON ?= python3
 AUDIO ?=
 ARGS ?=
-SEEDS ?= 0..36000
+SEEDS ?= 0..39000
 JOBS ?= 2
 INPUTS ?= 100000
 
@@ -85,7 +85,7 @@ format: dev ## rewrite the files as the formatter wants them, and mend what the 
 bench: voice dev ## the measurements, as ratios against something run beside them
 	@$(BIN)/python tests/benchmarks/run.py $(ARGS)
 
-simulate: dev ## worlds in which everything goes wrong, every rule checked behind every step; SEEDS=0..36000 JOBS=2
+simulate: dev ## worlds in which everything goes wrong, every rule checked behind every step; SEEDS=0..39000 JOBS=2
 	@$(BIN)/python -m tests.simulation --seeds "$(SEEDS)" --jobs "$(JOBS)" $(ARGS)
 
 mutants: dev ## put deliberate faults into the product, one at a time: the simulator must find each
