@@ -25,6 +25,7 @@ from .wire_project import (
     call_delta,
     call_ended,
     call_started,
+    is_void,
     output_ended,
     output_started,
     response_created,
@@ -197,7 +198,7 @@ def _moulded(
     """Add the messages of a piece of sound, if they are made in a mould; it is the reader's, for the next ones."""
     form = reader.form
     number = event.number if form == "duplex" else 0
-    if (event.epoch < epoch and not event.aside) or event.costs or (form == "duplex" and not number):
+    if is_void(event, epoch) or event.costs or (form == "duplex" and not number):
         return False
     mould = reader.mould
     if mould is None or not mould.fits(event, form):

@@ -60,12 +60,17 @@ class Scene(Veiled, Struct):
 # -- the path of a delta -------------------------------------------------------------------------------------
 
 
+def is_void(event: ev.AudioDelta, epoch: int) -> bool:
+    """Return whether an interruption has voided a piece of sound; `epoch` is where the session is."""
+    return event.epoch < epoch and not event.aside
+
+
 def audio_delta(event: ev.AudioDelta, scene: Scene) -> Iterator[ServerEvent | None]:
     """Sound and its words; in the duplex dialect always as a pair, elsewhere only what is not empty.
 
     None takes the place of sound that is void: its words keep theirs, and so their id.
     """
-    stale = event.epoch < scene.epoch and not event.aside
+    stale = is_void(event, scene.epoch)
     if scene.extended:
         yield out.AudioDeltaOut(
             response_id=event.response_id,

@@ -106,8 +106,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sound leaves behind its interruption",
         "antiphon.transport.wire_project",
-        "    stale = event.epoch < scene.epoch and not event.aside",
-        "    stale = False",
+        "    return event.epoch < epoch and not event.aside",
+        "    return False",
     ),
     Mutant(
         "a withdrawn activation has no grace",

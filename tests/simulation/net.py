@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from antiphon.transport.websocket import WebSocket
@@ -150,8 +150,8 @@ class Line:
         self._unsent: list[bytes] = []
         self._arrived: deque[bytes] = deque()
         self.socket = make()
-        self._send = self.socket.send
-        self.socket.send = self._leaving  # type: ignore[method-assign]
+        self._write = self.socket._write
+        self.socket._write = self._leaving  # type: ignore[method-assign]
         self.leaves: Callable[[bytes], None] | None = None
         """Told of each message that the server hands to the socket."""
         self.pipe = Pipe(self)
@@ -234,12 +234,11 @@ class Line:
                 self.code = int.from_bytes(payload[:2], "big") if payload else None
                 self.send(payload[:2], CLOSE)
 
-    def _leaving(self, messages: Iterable[bytes]) -> None:
-        known = list(messages)
+    def _leaving(self, framed: Sequence[bytes]) -> None:
         if self.leaves is not None:
-            for message in known:
+            for message in framed[1::2]:  # a frame is its head and its message
                 self.leaves(message)
-        self._send(known)
+        self._write(framed)
 
     # -- the way ---------------------------------------------------------------------------------------------
 
