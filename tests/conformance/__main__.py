@@ -19,19 +19,10 @@ from msgspec import Struct
 from rich.console import Console
 from rich.table import Table
 
+from .clients.scenarios import SCENARIOS
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-SCENARIOS = (
-    "open",
-    "text turn",
-    "server VAD",
-    "push-to-talk",
-    "tool call",
-    "barge-in",
-    "truncate",
-    "close",
-    "reconnect",
-)
 CLIENTS = {
     "openai-python": "openai",
     "Agents SDK": "agents_sdk",

@@ -10,6 +10,7 @@ SOMETIMES: tuple[str, ...] = (
     "a connection is replaced",
     "a client without numbers came back",
     "an observer",
+    "sound leaves for a client",
     "two resumes race",
     "a resume with a wrong token or number",
     "resync: journal_gap",

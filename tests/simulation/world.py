@@ -206,6 +206,7 @@ class World:
         """Sound that an interruption has voided leaves no more (P15, DESIGN 5.11)."""
         if b"audio.delta" not in data[:40] or b'"delta":""' in data:
             return
+        self.saw("sound leaves for a client")
         if line.silent or line is not peer.line:
             return  # nobody is at its other end any more
         log = self.logs.get(peer.book_of(line).session)

@@ -185,16 +185,4 @@ async def reconnect(address: str) -> None:
 
 
 if __name__ == "__main__":
-    main(
-        {
-            "open": opens,
-            "text turn": text_turn,
-            "server VAD": server_vad,
-            "push-to-talk": push_to_talk,
-            "tool call": tool_call,
-            "barge-in": barge_in,
-            "truncate": truncate,
-            "close": close,
-            "reconnect": reconnect,
-        }
-    )
+    main(opens, text_turn, server_vad, push_to_talk, tool_call, barge_in, truncate, close, reconnect)

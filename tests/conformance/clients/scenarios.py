@@ -6,7 +6,7 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from struct import pack
 
 RATE = 24_000
@@ -61,12 +61,14 @@ async def becomes(condition: Callable[[], object], what: str, seconds: float = 1
         await asyncio.sleep(0.01)
 
 
-def main(acts: Mapping[str, Act]) -> None:
-    """Play the scenarios; print how each ended, a JSON object on a line."""
+def main(*acts: Act) -> None:
+    """Play the scenarios, an act for each in their order; print how each ended, a JSON object on a line."""
     address = sys.argv[1]
     only = sys.argv[2:] or SCENARIOS
-    for name in (name for name in SCENARIOS if name in only):
-        outcome, why = asyncio.run(_play(acts[name], address))
+    for name, act in zip(SCENARIOS, acts, strict=True):
+        if name not in only:
+            continue
+        outcome, why = asyncio.run(_play(act, address))
         sys.stdout.write(json.dumps({"scenario": name, "outcome": outcome, "why": why}) + "\n")
         sys.stdout.flush()
 
