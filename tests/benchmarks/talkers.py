@@ -213,6 +213,12 @@ class Crowd:
             elif not talker.talking:
                 talker.begin(FRAME_S * (index * 0.618 % 1))
 
+    def hush(self) -> None:
+        """Let nobody talk, and forget those whose connection is gone."""
+        for talker in self.talkers:
+            talker.halt()
+        self.talkers = [talker for talker in self.talkers if not talker.lost]
+
     def take(self) -> list[float]:
         """Return the delays, and forget them."""
         taken: list[float] = []
