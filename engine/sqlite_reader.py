@@ -9,7 +9,17 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 from anyio import to_thread
 
-from antiphon.events.log import Corrupt, SessionRow, Snapshot, Transaction, Unavailable, UnknownSession, decode
+from antiphon.events.log import (
+    Corrupt,
+    LaterLayout,
+    LaterRecord,
+    SessionRow,
+    Snapshot,
+    Transaction,
+    Unavailable,
+    UnknownSession,
+    decode,
+)
 
 from .datadir import DataPaths
 from .sample_store import SampleReader
@@ -154,6 +164,8 @@ def _trusted(expected: int, seq: int, crc: int, data: bytes) -> Transaction:
         raise Corrupt(seq, "its checksum does not match")
     try:
         transaction = decode(data)
+    except LaterLayout as error:
+        raise LaterRecord(seq, str(error)) from error
     except msgspec.DecodeError as error:
         raise Corrupt(seq, f"it cannot be decoded: {error}") from error
     if transaction.seq != seq:

@@ -9,6 +9,8 @@ from msgspec import Struct
 from .audio import SampleRef
 from .commands import AnyCommand
 from .events import AnyEvent, PublicEvent
+from .upcast import LAYOUT, upcast
+from .upcast import LaterLayout as LaterLayout
 
 BEHAVIOUR = 1
 """The behaviour of `decide`: raised when the same commands give other events. An exported log names it."""
@@ -17,7 +19,8 @@ BEHAVIOUR = 1
 class Transaction(Struct, frozen=True, kw_only=True, gc=False):
     """One command and the events it decided: one record of the log.
 
-    `seq` counts 1, 2, 3 … in the session; `term` is the writer's; `at` is session time in microseconds.
+    `seq` counts 1, 2, 3 … in the session; `term` is the writer's; `at` is session time in microseconds. `v` is the
+    layout of the record, and its last field, by which a reader knows at a glance that it needs no upcaster.
     """
 
     seq: int
@@ -25,6 +28,7 @@ class Transaction(Struct, frozen=True, kw_only=True, gc=False):
     at: int
     command: AnyCommand
     events: tuple[AnyEvent, ...]
+    v: int = LAYOUT
 
 
 class SampleWrite(Struct, frozen=True):
@@ -82,6 +86,15 @@ class Corrupt(LogError):
         super().__init__(f"record {seq} is damaged: {why}")
         self.seq = seq
         self.why = why
+
+
+class LaterRecord(Corrupt):
+    """The record `seq` is whole, and of a later version: it is left as it is, for that version to read."""
+
+    def __init__(self, seq: int, why: str) -> None:
+        """Take the place and the reason; the message says both."""
+        super().__init__(seq, why)
+        self.args = (f"record {seq} cannot be read: {why}",)
 
 
 class UnknownSession(LogError):
@@ -183,14 +196,22 @@ encode: Callable[[Transaction], bytes] = _encoder.encode
 """Encode a transaction for the store."""
 
 
+_CURRENT = b"\xa1v" + _encoder.encode(LAYOUT)
+_JSON_CURRENT = b'"v":%d}' % LAYOUT
+"""How a record of the present layout ends: looking there costs a fortieth of decoding it."""
+
+
 def decode(data: bytes) -> Transaction:
-    """Decode what `encode` made.
+    """Decode what `encode` made, or the `encode` of an earlier version.
 
     Raises:
-        msgspec.ValidationError: it is not a transaction of this version.
+        LaterLayout: a later version made it.
+        msgspec.ValidationError: it is not a transaction of any version.
         msgspec.DecodeError: it is not msgpack.
     """
-    return _decoder.decode(data)
+    if data.endswith(_CURRENT):
+        return _decoder.decode(data)
+    return msgspec.convert(upcast(msgspec.msgpack.decode(data)), Transaction)
 
 
 def to_json(transaction: Transaction) -> bytes:
@@ -199,8 +220,11 @@ def to_json(transaction: Transaction) -> bytes:
 
 
 def from_json(line: bytes | str) -> Transaction:
-    """Decode one line of an exported log; raises as `decode` does."""
-    return _json_decoder.decode(line)
+    """Decode one line of an exported log, of this version or an earlier one; raises as `decode` does."""
+    data = line.encode() if isinstance(line, str) else line
+    if data.endswith(_JSON_CURRENT):
+        return _json_decoder.decode(data)
+    return msgspec.convert(upcast(msgspec.json.decode(data)), Transaction)
 
 
 def canonical(events: Sequence[AnyEvent]) -> list[bytes]:

@@ -16,6 +16,7 @@ from antiphon.events.events import SessionOpened
 from antiphon.events.log import (
     BEHAVIOUR,
     Corrupt,
+    LaterLayout,
     LogError,
     SessionRow,
     Transaction,
@@ -238,6 +239,8 @@ def read_export(path: Path) -> LoadedLog:
     for number, line in enumerate(lines[1:], 2):
         try:
             transactions.append(from_json(line))
+        except LaterLayout as error:
+            raise Stop(f"{path} cannot be read from line {number} on: {error}", UNUSABLE) from error
         except msgspec.DecodeError as error:
             raise Stop(f"{path} is damaged in line {number}: {error}", UNUSABLE) from error
         if transactions[-1].seq != number - 1:

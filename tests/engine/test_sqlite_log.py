@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 from anyio import to_thread
 
@@ -19,7 +20,16 @@ from antiphon.engine.log_queue import MOST_ROWS
 from antiphon.engine.sqlite_log import SqliteLog, Writer
 from antiphon.engine.sqlite_schema import checksum
 from antiphon.events.audio import SampleRef
-from antiphon.events.log import Corrupt, Fenced, SampleWrite, Snapshot, Unavailable, UnknownSession, encode
+from antiphon.events.log import (
+    Corrupt,
+    Fenced,
+    LaterRecord,
+    SampleWrite,
+    Snapshot,
+    Unavailable,
+    UnknownSession,
+    encode,
+)
 
 from .records import SESSION, Outcomes, closed, heard, opened, spoken
 
@@ -216,6 +226,25 @@ class TestDamage:
         strange = b"\x81\xa3seq\x02"
         change(data.paths, "UPDATE records SET data = ?, crc = ? WHERE seq = 2", strange, checksum(strange, 2))
         await self.expect(log, 2, "decoded")
+
+    async def test_a_record_of_a_later_version_is_not_taken_for_damage(
+        self, log: SqliteLog, data: DataDirectory
+    ) -> None:
+        await fill(log, 2)
+        later = b"\x82\xa3seq\x02\xa1v\x7f"
+        change(data.paths, "UPDATE records SET data = ?, crc = ? WHERE seq = 2", later, checksum(later, 2))
+        await self.expect(log, 2, "record 2 cannot be read: it has layout 127, which a later version")
+        with pytest.raises(LaterRecord):
+            await log.read(SESSION, 1)
+
+    async def test_a_record_of_layout_1_is_read(self, log: SqliteLog, data: DataDirectory) -> None:
+        await fill(log, 2)
+        (record,) = await log.read(SESSION, 1)
+        former = msgspec.to_builtins(record)
+        del former["v"]
+        old = msgspec.msgpack.encode(former)
+        change(data.paths, "UPDATE records SET data = ?, crc = ? WHERE seq = 2", old, checksum(old, 2))
+        assert await log.read(SESSION, 1) == [record]
 
     async def test_a_record_that_names_another_place_is_found(self, log: SqliteLog, data: DataDirectory) -> None:
         await fill(log, 2)
