@@ -28,7 +28,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # The models come as packages; nothing here asks a model hub.
 export HF_HUB_OFFLINE := 1
 
-.PHONY: help demo serve test browser check format bench simulate mutants fuzz conformance rules pins clean distclean \
+.PHONY: help demo serve test browser check format bench simulate histories mutants fuzz conformance rules pins clean distclean \
     core voice dev
 
 help: ## what can be done here
@@ -96,6 +96,9 @@ fuzz: dev ## hostile inputs, each of which has its documented answer and leaves 
 
 conformance: dev $(CLIENTS)/.stamp ## realtime clients of the field, unmodified, against a server of ours
 	@$(BIN)/python -m tests.conformance --clients $(CLIENTS) $(ARGS)
+
+histories: dev ## play the scenes of the golden logs and say what would be recorded otherwise; RECORD=1 or RECORD="name …" records
+	@$(BIN)/python -m tests.histories.record $(if $(RECORD),$(filter-out 1,$(RECORD)),--check)
 
 rules: voice dev ## the table of rules and the tests that hold them; fails if a rule has none
 	@$(BIN)/python -m tests.rules $(ARGS)

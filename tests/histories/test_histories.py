@@ -1,47 +1,187 @@
-"""The golden logs, decided again: the same commands give the same events."""
+"""The golden logs: decided again they give the same events, the same state, and the same messages."""
 
+import io
+import os
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
-import msgspec
 import pytest
+from rich.console import Console
 
-from antiphon.events.log import BEHAVIOUR, Transaction, canonical, from_json, to_json
+from antiphon.engine.replay import replay
+from antiphon.events.events import ResponseCreated
+from antiphon.events.log import BEHAVIOUR, from_json, to_json
 from antiphon.sessions import core
+from antiphon.transport import cli, timeline
+from antiphon.transport.cli_show import show
 
-from tests.histories.record import FOLDER, SCENARIOS, Header
+from .broken import place_in
+from .compare import differences
+from .golden import BROKEN, FOLDER, OLD, PLUGINS, WIRE, Golden, digest, read
+from .scene import SCENES, Scene, scenes
+from .wire import told
 from tests.rules import rule
 
 HISTORIES = sorted(FOLDER.glob("*.jsonl"))
+AGAIN = "record it again (make histories RECORD=1) if this is wanted"
 
 
-def read(path: Path) -> tuple[Header, list[Transaction]]:
-    first, *lines = path.read_bytes().splitlines()
-    return msgspec.json.decode(first, type=Header), [from_json(line) for line in lines]
+@pytest.fixture(scope="module", params=HISTORIES, ids=lambda path: path.stem)
+def golden(request: pytest.FixtureRequest) -> tuple[Scene, Golden]:
+    path: Path = request.param
+    return scenes()[path.stem], read(path)
 
 
-def test_every_scenario_is_recorded() -> None:
-    assert {path.stem for path in HISTORIES} == set(SCENARIOS)
+def test_every_scene_is_recorded_and_has_its_line() -> None:
+    names = set(scenes())
+    assert {path.stem for path in HISTORIES} == names
+    assert {path.stem for path in WIRE.glob("*.txt")} == names
+    readme = (FOLDER / "README.md").read_text()
+    for name, scene in SCENES.items():
+        assert f"| `{name}` | {scene.says} |" in readme, f"{name}: its line is written by `make histories RECORD=1`"
 
 
 @rule("P2")
-@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
-def test_a_history_is_decided_as_it_was(path: Path) -> None:
-    header, log = read(path)
-    assert header.behaviour in (BEHAVIOUR, BEHAVIOUR - 1)
-    assert core.REGISTRY[header.plugin].version == header.plugin_version
-    session = core.new()
-    for transaction in log:
-        events = core.decide(session, transaction.command, transaction.at)
-        assert canonical(events) == canonical(transaction.events), f"{path.name}: transaction {transaction.seq}"
-        core.fold([transaction], session)
-    assert session.phase == "closed"
+def test_a_history_is_decided_as_it_was(golden: tuple[Scene, Golden]) -> None:
+    _, kept = golden
+    assert kept.header.behaviour in (BEHAVIOUR, BEHAVIOUR - 1)
+    result = replay(kept.log, PLUGINS)
+    assert result.first_difference is None
+    assert result.identical
+    assert result.commands == kept.header.transactions
+
+
+def test_a_history_folds_to_the_state_that_it_had(golden: tuple[Scene, Golden]) -> None:
+    scene, kept = golden
+    session = core.fold(kept.log)
+    assert kept.header.state_version == core.STATE_VERSION, f"the state has another version: {AGAIN}"
+    assert digest(kept.log) == kept.header.state, f"the state behind {scene.name} is another one: {AGAIN}"
+    assert (session.id, session.phase) == (kept.header.session, "closed")
     assert core.outstanding(session) == []
 
 
-@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
-def test_a_history_is_whole_and_its_lines_are_canonical(path: Path) -> None:
-    header, log = read(path)
-    assert [transaction.seq for transaction in log] == list(range(1, header.transactions + 1))
-    assert [to_json(transaction) for transaction in log] == path.read_bytes().splitlines()[1:]
-    assert all(before.at <= after.at for before, after in pairwise(log))
+def test_what_it_is_named_for_happens_in_it(golden: tuple[Scene, Golden]) -> None:
+    scene, kept = golden
+    happened = {type(event) for entry in kept.log for event in entry.events}
+    commands = {type(entry.command) for entry in kept.log}
+    assert [kind.__name__ for kind in scene.shows if kind not in happened | commands] == []
+    assert kept.header.scenario == scene.says
+
+
+def test_its_messages_are_those_that_were_told(golden: tuple[Scene, Golden]) -> None:
+    scene, kept = golden
+    changed = differences((WIRE / f"{scene.name}.txt").read_text(), told(kept.log))
+    assert changed == [], "\n".join([f"{scene.name}: {AGAIN}", *changed])
+
+
+def test_it_is_whole_and_its_lines_are_canonical(golden: tuple[Scene, Golden]) -> None:
+    _, kept = golden
+    assert [entry.seq for entry in kept.log] == list(range(1, kept.header.transactions + 1))
+    assert [to_json(entry) for entry in kept.log] == kept.lines
+    assert all(before.at <= after.at for before, after in pairwise(kept.log))
+
+
+def test_it_is_shown_and_told_as_a_story(golden: tuple[Scene, Golden]) -> None:
+    _, kept = golden
+    shown = io.StringIO()
+    show(Console(file=shown, width=200), kept.log, everything=True)
+    assert shown.getvalue().count("→ ") >= sum(len(entry.events) for entry in kept.log)
+    story = timeline.tell(kept.log)
+    assert story.session == kept.header.session
+    begun = [event.head.id for entry in kept.log for event in entry.events if isinstance(event, ResponseCreated)]
+    assert [answer.response_id for answer in story.answers] == begun
+
+
+# -- recording -----------------------------------------------------------------------------------------------
+
+
+def test_recording_is_the_same_every_time_whatever_strings_hash_to() -> None:
+    said = [_digests(seed) for seed in ("1", "2")]
+    assert said[0] == said[1]
+    assert len(said[0].splitlines()) == len(scenes())
+
+
+def _digests(seed: str) -> str:
+    code = (
+        "import hashlib; from tests.histories.golden import recorded; from tests.histories.scene import scenes\n"
+        "for scene in scenes().values():\n"
+        "    made = recorded(scene)\n"
+        "    print(scene.name, hashlib.sha256((made.log + made.wire).encode()).hexdigest())\n"
+    )
+    env = {**os.environ, "PYTHONHASHSEED": seed}
+    return subprocess.run([sys.executable, "-c", code], env=env, check=True, text=True, capture_output=True).stdout
+
+
+def test_what_changed_is_told_by_transaction_and_field() -> None:
+    text = (FOLDER / "tools.jsonl").read_text()
+    head, *lines = text.splitlines(keepends=True)
+    assert differences(text, text) == []
+    changed = text.replace('"role":"user"', '"role":"system"')
+    assert differences(text, changed) == [
+        "3 CreateItem: command.item.role: user → system",
+        "3 CreateItem: events[0].item.role: user → system",
+    ]
+    shorter = "".join([head, *lines[:7], *(line.replace('"seq":', '"seq":1') for line in lines[8:])])
+    assert differences(text, shorter) == ["8: gone: StageCalled → CallStarted CallDelta"]
+    wire = (WIRE / "tools.txt").read_text()
+    other = wire.replace('"status":"completed"', '"status":"done"')
+    told_of = differences(wire, other)
+    assert told_of[0].endswith("completed → done")
+    assert told_of[-1].endswith("differences more")
+
+
+# -- logs that do not replay ---------------------------------------------------------------------------------
+
+
+def ended(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """Run the command line; return its exit status."""
+    monkeypatch.setattr(sys, "argv", ["antiphon", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    return int(end.value.code or 0)
+
+
+def test_a_damaged_log_is_refused_where_it_is_damaged(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = place_in((FOLDER / "spoken_turn.jsonl").read_bytes().splitlines()[1:])
+    assert ended(monkeypatch, "replay", str(BROKEN / "damaged.jsonl")) == 2
+    assert f"damaged in line {at + 1}" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_divergent_log_is_told_apart_where_it_diverges(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = BROKEN / "divergent.jsonl"
+    at = place_in(path.read_bytes().splitlines()[1:])
+    found = replay(read(path).log).first_difference
+    assert found is not None
+    assert (found.seq, "completed" in (found.expected or ""), "cancelled" in (found.actual or "")) == (
+        at,
+        True,
+        True,
+    )
+    assert ended(monkeypatch, "replay", str(path)) == 1
+    assert f"transaction {at}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_log_of_a_later_layout_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    later = tmp_path / "later.jsonl"
+    later.write_bytes((FOLDER / "tools.jsonl").read_bytes().replace(b'"v":2}\n', b'"v":99}\n'))
+    assert ended(monkeypatch, "replay", str(later)) == 2
+    assert "layout 99, which a later version of antiphon wrote" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("path", sorted(OLD.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_an_old_log_is_folded_shown_and_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = path.read_bytes().splitlines()[1:]
+    assert not any(line.endswith(b'"v":2}') for line in lines)
+    log = [from_json(line) for line in lines]
+    session = core.fold(log)
+    assert session.phase == "closed"
+    assert len(timeline.tell(log).answers) == 2
+    assert ended(monkeypatch, "log", "show", str(path)) == 0

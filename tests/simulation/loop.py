@@ -38,11 +38,13 @@ class SimTask(asyncio.Task[T]):
 class SimLoop(asyncio.BaseEventLoop):
     """Runs callbacks one by one. `steps` counts them; `after` is called behind each; what it raises ends the run.
 
-    Time is the loop's own, in microseconds; it is the clock of the engine too (`SimClock`).
+    Time is the loop's own, in microseconds; it is the clock of the engine too (`SimClock`). A callback lasts
+    `callback_us` of it.
     """
 
-    def __init__(self, most: int = 2_000_000) -> None:
+    def __init__(self, most: int = 2_000_000, callback_us: int = CALLBACK_US) -> None:
         super().__init__()
+        self._callback_us = callback_us
         self.steps = 0
         self.after: Callable[[], None] | None = None
         self.failure: BaseException | None = None
@@ -142,7 +144,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.steps += 1
         if self.steps > self._most:
             raise AssertionError("P58: it never comes to rest")
-        self._now_us = now + CALLBACK_US
+        self._now_us = now + self._callback_us
         handle._run()
         if self.after is not None:
             self.after()
