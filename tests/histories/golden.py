@@ -15,7 +15,7 @@ from .wire import told
 
 FOLDER = Path(__file__).parent
 WIRE = FOLDER / "wire"
-BROKEN = FOLDER / "broken"
+BROKEN = FOLDER / "refused"
 OLD = FOLDER / "old"
 
 PLUGINS: Registry = {**REGISTRY, **{scene.plugin.name: scene.plugin for scene in scenes().values()}}

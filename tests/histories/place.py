@@ -124,6 +124,10 @@ class Place:
         await self._over.wait()
         self.log.broken = None
 
+    def fail_storage(self, fails: bool) -> None:
+        """Let the disk be full, or have room again."""
+        self.log.broken = Unavailable("the disk is full") if fails else None
+
     async def _run(self, *, task_status: TaskStatus[None]) -> None:
         self._over, self._scope = anyio.Event(), anyio.CancelScope()
         self.stage = self._make(self)
@@ -302,9 +306,13 @@ class Peer:
 
     # -- what it says ----------------------------------------------------------------------------------------
 
+    def say(self, kind: str, **fields: object) -> None:
+        """Send a message."""
+        self.line.send(_encode({"type": kind, **fields}))
+
     async def send(self, kind: str, **fields: object) -> None:
         """Send a message, and give it time to be carried out."""
-        self.line.send(_encode({"type": kind, **fields}))
+        self.say(kind, **fields)
         await self.here.wait(5)
 
     async def update(self, **session: object) -> Shown:
@@ -317,7 +325,7 @@ class Peer:
         """Send one piece of voice, or of silence, when it has passed."""
         await self.here.wait(ms)
         data = pybase64.b64encode_as_string(self._sample(loud) * (self.rate * ms // 1000))
-        self.line.send(_encode({"type": "input_audio_buffer.append", "audio": data, **more}))
+        self.say("input_audio_buffer.append", audio=data, **more)
 
     async def speak(self, ms: int, *, loud: bool = True, piece: int = PIECE_MS) -> None:
         """Speak, a piece at a time."""
