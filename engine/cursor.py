@@ -7,15 +7,18 @@ from types import TracebackType
 from typing import Literal, Protocol, Self
 
 import anyio.lowlevel
+import structlog
 from msgspec import Struct
 
 from antiphon.events.audio import SampleRef
-from antiphon.events.log import EventLog, LogError, Samples, Transaction
+from antiphon.events.log import Corrupt, EventLog, LogError, Samples, SoundGone, Transaction
 
 from .clock import Clock
 from .errors import Refused
 from .log_head import summarise
 from .published import Loss, Published, deltas, loss, published
+
+_log = structlog.get_logger()
 
 End = Loss | Literal["slow_consumer", "done"]
 
@@ -102,7 +105,8 @@ class Cursor:
 
         Raises:
             StopAsyncIteration: nothing more will come; see `end`.
-            Refused: `storage_unavailable`: the session's runner was dropped, or the store cannot be read.
+            Refused: `storage_unavailable`: the session's runner was dropped, or the store cannot be read;
+                `session_resume_expired`: what would come next is damaged or gone for good.
         """
         while True:
             entry = self.next_nowait()
@@ -209,6 +213,10 @@ class Cursor:
             batch = await feed.log.read(feed.session, self.position, min(BATCH, last - self.position))
             batch = [transaction for transaction in batch if transaction.seq <= last]
             sound = await _sound(feed.samples, feed.session, batch)
+        except (Corrupt, SoundGone) as error:
+            self.close()
+            _log.error("a reader needs what is damaged or gone", session=feed.session, why=str(error))
+            raise Refused("session_resume_expired", f"The session cannot be read on: {error}.") from error
         except LogError as error:
             self.close()
             raise Refused("storage_unavailable", "The session's log cannot be read now.") from error

@@ -153,7 +153,7 @@ class Hub:
         """Why no session can be served now: the stages are loading, restarting, `unavailable` or being warmed up,
         or the log cannot be written; None if one can."""
         warming = None if self._warm_up.over.is_set() else WARMING
-        return self._pipeline.not_ready or self._roster.not_recording or warming
+        return self._pipeline.not_ready or self._roster.storage.trouble or warming
 
     @property
     def unavailable(self) -> str | None:
@@ -250,7 +250,7 @@ class Hub:
                 live.runner.stop()  # nothing was opened (B11)
             entry = durable(outcome)
             opened = command.session
-            self._roster.not_recording = None
+            self._roster.storage.works()
         finally:
             self._openings.end(opening.control_id, begun, opened)
             if opened is None:
@@ -272,6 +272,7 @@ class Hub:
             try:
                 term = await self._log.acquire(name)
             except LogError as error:
+                self._roster.storage.failed(error)
                 raise Refused("storage_unavailable", "The session cannot be recorded now.") from error
         self._roster.refuse_if_stopping()
         return self._roster.start(core.new(), name, term, head=0, owner=opening.owner)

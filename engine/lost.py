@@ -20,6 +20,9 @@ _log = structlog.get_logger()
 RETRY_US = 1_000_000
 MAX_RETRY_US = 60_000_000
 
+Damaged = Callable[[str, Corrupt], None]
+"""Told of a session that can never go on."""
+
 TakeOver = Callable[[str], Awaitable[Live | None]]
 """Makes a session live again; None if it has ended. Raises `LogError`: to be tried again, unless it is `Corrupt`
 (it never will be whole) or `Fenced` (it is somebody else's)."""
@@ -46,11 +49,14 @@ class _Waiting(Struct):
 class Lost:
     """They hold their slots until they are live again, or the log says that they are over or cannot go on."""
 
-    def __init__(self, clock: Clock, stopping: anyio.Event, tasks: TaskGroup, take_over: TakeOver) -> None:
+    def __init__(
+        self, clock: Clock, stopping: anyio.Event, tasks: TaskGroup, take_over: TakeOver, damaged: Damaged
+    ) -> None:
         self._clock = clock
         self._stopping = stopping
         self._tasks = tasks
         self._take_over = take_over
+        self._damaged = damaged
         self._waiting: dict[str, _Waiting] = {}
 
     @property
@@ -100,6 +106,7 @@ class Lost:
             attempt.live = await self._take_over(name)
         except Corrupt as error:
             _log.error("a session's log is damaged; it is left alone", session=name, seq=error.seq, why=error.why)
+            self._damaged(name, error)
         except Fenced:
             _log.warning("a session is another writer's; it is left alone", session=name)
         except LogError:

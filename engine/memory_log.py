@@ -147,6 +147,11 @@ class MemoryLog:
         self._sessions.pop(session, None)
         self.samples.forget(session)
 
+    async def probe(self) -> None:
+        """Raise `Unavailable` once it is closed."""
+        if self._closed:
+            raise Unavailable("the log is closed")
+
     async def aclose(self) -> None:
         """Settle what was appended and close."""
         self._closed = True

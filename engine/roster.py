@@ -8,7 +8,7 @@ from anyio.abc import TaskGroup
 
 from antiphon.events.commands import CloseSession, Detach, StageLost, StageReleased, StartRunner
 from antiphon.events.ids import is_request
-from antiphon.events.log import EventLog, Fenced, LogError, Samples, SessionRow, Unavailable
+from antiphon.events.log import Corrupt, EventLog, Fenced, LogError, Samples, SessionRow, Unavailable
 from antiphon.sessions import core
 from antiphon.sessions.phases import LEFT, LIVE, RequestPhase
 from antiphon.sessions.plugins import SessionPlugin
@@ -26,6 +26,7 @@ from .runner import Meter, Runner
 from .scoring import ScoringService
 from .settings import HubSettings
 from .statistics import Counts
+from .storage import Storage
 
 _log = structlog.get_logger()
 
@@ -70,15 +71,17 @@ class Roster:
         self._scoring = scoring
         self._tasks = tasks
         self._stopping = stopping
-        self._lost = Lost(clock, stopping, tasks, self._take_over)
+        self._lost = Lost(clock, stopping, tasks, self._take_over, self._give_up)
         self._elsewhere: dict[str, str] = {}
         """Sessions that another pipeline's server serves, and the plugin that they need."""
         self._fenced: dict[str, None] = {}
         """Sessions that another process took over from this one, the last of them."""
         self._orphans = Orphans(clock, pipeline.abort, lambda request: self._phase(request) in LIVE)
         self._crowded: set[str] = set()
-        self.not_recording: str | None = None
-        """Why a session could not be recorded, until the next one can."""
+        self.storage = Storage(log, clock, tasks, stopping)
+        self._damaged: dict[str, int] = {}
+        """Sessions with a record that was durable and is so no more, and its sequence: what a client may have seen
+        is not cut off, so nobody can go on with them."""
 
     @property
     def slots(self) -> int:
@@ -131,6 +134,11 @@ class Roster:
                 "stage_unavailable",
                 f"The session needs a pipeline with the plugin {self._elsewhere[name]}; another one runs here.",
             )
+        if name in self._damaged:
+            raise Refused(
+                "session_resume_expired",
+                f"The session cannot go on: record {self._damaged[name]} of its log is damaged.",
+            )
         raise Refused("session_resume_expired", "There is no such session, or it has ended.")
 
     def refuse_if_stopping(self) -> None:
@@ -181,9 +189,9 @@ class Roster:
             raise
         self.counts.crashed += not sound
         if isinstance(runner.failure, LogError) and not isinstance(runner.failure, Fenced):
-            self.not_recording = f"sessions cannot be recorded: {runner.failure}"
             why = str(runner.failure)
             _log.error("a session cannot be recorded; it is given up for now", session=runner.name, why=why)
+            self.storage.failed(runner.failure)
         replaced = self.live.get(runner.name) is not live
         orderly = sound and runner.failure is None and not replaced
         live.end("closed" if orderly else "failed")
@@ -205,6 +213,9 @@ class Roster:
         self._fenced[name] = None
         if len(self._fenced) > KEPT_FENCED:
             del self._fenced[next(iter(self._fenced))]
+
+    def _give_up(self, name: str, damage: Corrupt) -> None:
+        self._damaged[name] = damage.seq
 
     def _worth_reviving(self, runner: Runner) -> bool:
         """Whether nobody else cares for a session whose runner has ended before it."""
@@ -303,7 +314,7 @@ class Roster:
             raise outcome.error
         if live.over.is_set() and live.runner.session.phase != "closed":
             raise live.runner.failure or Unavailable("the runner has ended again")
-        self.not_recording = None
+        self.storage.works()
         return live
 
 

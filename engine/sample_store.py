@@ -9,9 +9,13 @@ from urllib.parse import quote
 from anyio import to_thread
 
 from antiphon.events.audio import SampleRef
-from antiphon.events.log import SampleWrite, Unavailable, UnknownSession
+from antiphon.events.log import SampleWrite, SoundGone, Unavailable, UnknownSession
 
 _STREAMS = ("in", "out", "img", "ref", "item")
+
+PROBE = ".probe"
+PROBE_BYTES = 64 * 1024
+"""What is written to see whether the disk takes anything: more than one piece of sound."""
 
 
 def check_sizes(writes: Sequence[SampleWrite]) -> None:
@@ -48,7 +52,7 @@ class MemorySamples:
             raise UnknownSession(f"no samples of {session}")
         stream = streams.get(ref.stream, b"")
         if len(stream) < ref.end:
-            raise Unavailable(f"{ref} of {session} was never written")
+            raise SoundGone(f"{ref} of {session} was never written")
         return bytes(stream[ref.start : ref.end])
 
 
@@ -129,6 +133,18 @@ class FileSamples(SampleReader):
         """
         for stream in _STREAMS:
             self.path(session, stream).unlink(missing_ok=True)
+
+    def probe(self) -> None:
+        """Write a file and remove it.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        probe = self._directory / PROBE
+        try:
+            probe.write_bytes(bytes(PROBE_BYTES))
+        finally:
+            probe.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Close all files."""

@@ -202,6 +202,12 @@ class SqliteLog:
             self.samples.close()
             await to_thread.run_sync(self._writer.close)
 
+    async def probe(self) -> None:
+        """Write a little and take it back (see `EventLog.probe`)."""
+        await self._ask(SqliteWriter.probe)
+        with told("write the samples"):
+            await to_thread.run_sync(self.samples.probe)
+
     async def _ask(self, question: Callable[[SqliteWriter], T]) -> T:
         """Ask something of the writer, behind the appends that wait; not cancelled half-way."""
         answers: list[T] = []

@@ -73,15 +73,22 @@ def told(doing: str) -> Generator[None, None, None]:
         raise Unavailable(f"cannot {doing}: {error}") from error
 
 
-def connect_writer(path: Path, durability: Durability) -> sqlite3.Connection:
+def connect_writer(path: Path, durability: Durability, *, known: bool = False) -> sqlite3.Connection:
     """Open the database to write it, and lay out the tables in a new one. Every statement commits by itself.
+
+    `known`: it was there before, and a new one in its place would be an empty log.
 
     Raises:
         sqlite3.Error: it cannot be opened.
         Unavailable: it belongs to another program or to a later version of this one.
     """
     connection = sqlite3.connect(
-        path, timeout=0.25, isolation_level=None, check_same_thread=False, cached_statements=256
+        _address(path, "rw" if known else "rwc"),
+        uri=True,
+        timeout=0.25,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
     )
     try:
         connection.execute("PRAGMA journal_mode = WAL")
@@ -107,7 +114,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     if not path.exists():
         raise Unavailable(f"there is no log at {path}")
     connection = sqlite3.connect(
-        f"file:{quote(str(path))}?mode=ro", uri=True, timeout=2.0, isolation_level=None, check_same_thread=False
+        _address(path, "ro"), uri=True, timeout=2.0, isolation_level=None, check_same_thread=False
     )
     try:
         _check_layout(connection, path)
@@ -115,6 +122,10 @@ def connect_reader(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _address(path: Path, mode: Literal["ro", "rw", "rwc"]) -> str:
+    return f"file:{quote(str(path))}?mode={mode}"
 
 
 def _lay_out(connection: sqlite3.Connection, path: Path) -> None:

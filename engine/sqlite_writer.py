@@ -24,7 +24,7 @@ from .log_head import Head, Opened, again
 from .sample_store import flush
 from .sqlite_checkpoint import Checkpointer, move
 from .sqlite_reader import Place, find
-from .sqlite_schema import Durability, checksum, connect_writer, told
+from .sqlite_schema import SCHEMA_VERSION, Durability, checksum, connect_writer, told
 
 STEP = 500
 """Records that one step of `trim` or `forget` removes: about a millisecond, for which appends wait."""
@@ -113,6 +113,9 @@ class SqliteWriter:
         """
         with told("open the log"):
             self.connection = connect_writer(path, durability)
+        self._path = path
+        self._durability: Durability = durability
+        self._broken = False
         self._checkpoints = Checkpointer(path)
         self._behind = False
         self._spoiled: dict[int, LogError] = {}
@@ -123,6 +126,8 @@ class SqliteWriter:
 
         Returns what has to be done before the next call and takes some milliseconds: it waits for the disk.
         """
+        if self._broken:
+            self._open_again()
         appends: list[Append] = []
         for work in batch:
             if isinstance(work, Append):
@@ -235,6 +240,12 @@ class SqliteWriter:
         self._wrote(STEP // 4)
         return step == place.head
 
+    def probe(self) -> None:
+        """Write a page of the database as it is."""
+        with self._transaction("write the log"):
+            self.connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        self._wrote(1)
+
     def close(self) -> None:
         """Wait for a checkpoint that runs, and close; the last connection empties the write-ahead log."""
         self._checkpoints.close()
@@ -305,8 +316,21 @@ class SqliteWriter:
                 raise
 
     def _roll_back(self) -> None:
-        if self.connection.in_transaction:
-            self.connection.execute("ROLLBACK")
+        """Undo what was begun; a connection that cannot even do that is not used again."""
+        try:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._broken = True
+
+    def _open_again(self) -> None:
+        """Take another connection in place of one that has failed; nothing is written until that is possible."""
+        self.connection.close()
+        try:
+            self.connection = connect_writer(self._path, self._durability, known=True)
+        except (sqlite3.Error, LogError):
+            return
+        self._broken = False
 
     def _wrote(self, pages: int) -> None:
         if self._checkpoints.wrote(pages):

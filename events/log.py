@@ -97,6 +97,10 @@ class LaterRecord(Corrupt):
         self.args = (f"record {seq} cannot be read: {why}",)
 
 
+class SoundGone(Unavailable):
+    """The bytes are not there, and will not be: past their retention, lost, or never written."""
+
+
 class UnknownSession(LogError):
     """There is no such session."""
 
@@ -169,6 +173,14 @@ class EventLog(Protocol):
         """Forget the session, its snapshot and its samples."""
         ...
 
+    async def probe(self) -> None:
+        """Write a little and take it back: whether a session could be recorded now, with its sound.
+
+        Raises:
+            Unavailable: it could not.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Settle what was appended and close."""
         ...
@@ -182,7 +194,8 @@ class Samples(Protocol):
 
         Raises:
             UnknownSession: there are no samples of this session.
-            Unavailable: they cannot be read, or were never written, or are past their retention.
+            SoundGone: they were never written, are lost, or are past their retention.
+            Unavailable: they cannot be read now.
         """
         ...
 

@@ -17,7 +17,7 @@ from antiphon.events.audio import SampleRef
 from antiphon.events.commands import Detach
 from antiphon.events.events import ItemCreated, SessionDetached
 from antiphon.events.items import Message, TextPart
-from antiphon.events.log import SampleWrite, Transaction
+from antiphon.events.log import Corrupt, LogError, SampleWrite, SoundGone, Transaction, Unavailable
 
 from . import records
 from .records import SESSION, Outcomes, closed, opened
@@ -185,6 +185,31 @@ async def test_a_failed_feed_still_gives_what_is_durable_and_then_says_why() -> 
         assert await take(cursor, 1) == [1]
         with pytest.raises(Refused, match="storage_unavailable"):
             await anext(cursor)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Corrupt(4, "its checksum does not match"), "session_resume_expired: .*record 4 is damaged"),
+        (SoundGone("past its retention"), "session_resume_expired: .*past its retention"),
+        (Unavailable("the disk is gone"), "storage_unavailable"),
+    ],
+)
+async def test_what_is_damaged_or_gone_is_not_asked_for_again_and_again(
+    error: LogError, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Stream()
+    await stream.begin()
+    await stream.speak(TAIL_ENTRIES + 5)
+
+    async def refuse(*_: object) -> None:
+        raise error
+
+    where = stream.log.samples if isinstance(error, SoundGone) else stream.log
+    monkeypatch.setattr(where, "read", refuse)
+    with Cursor(stream.feed, 0) as cursor, pytest.raises(Refused, match=code) as refused:
+        await anext(cursor)
+    assert refused.value.retryable == (code == "storage_unavailable")
 
 
 def patience(lost: Callable[[], None]) -> Patience:

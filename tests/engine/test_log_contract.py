@@ -326,6 +326,18 @@ class TestTrimAndDelete:
         assert (await outcomes.all())[-1] == (3, Fenced)
 
 
+class TestProbe:
+    async def test_leaves_nothing_and_fails_once_the_store_is_closed(self, log: Store) -> None:
+        await log.acquire(SESSION)
+        await append_all(log, opened(), heard(2))
+        before = await log.read(SESSION, 0)
+        await log.probe()
+        assert await log.read(SESSION, 0) == before
+        await log.aclose()
+        with pytest.raises(Unavailable):
+            await log.probe()
+
+
 class TestSamples:
     async def test_exact_bytes_come_back(self, log: Store) -> None:
         await log.acquire(SESSION)

@@ -352,6 +352,69 @@ class TestFullDisk:
         assert "No space left" in str(outcomes.told[0][1])
         assert [record.seq for record in await log.read(SESSION, 0)] == [1]
 
+    async def test_a_probe_says_whether_both_halves_can_be_written(
+        self, log: SqliteLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await log.probe()
+        log._writer.connection.execute("PRAGMA query_only = 1")
+        with pytest.raises(Unavailable, match="cannot write the log"):
+            await log.probe()
+        log._writer.connection.execute("PRAGMA query_only = 0")
+        await log.probe()
+
+        def full(*_: object) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "write_bytes", full)
+            with pytest.raises(Unavailable, match=r"cannot write the samples: .*No space left"):
+                await log.probe()
+        await log.probe()
+        assert await log.sessions() == []
+
+    async def test_a_connection_that_cannot_even_roll_back_is_opened_anew(self, log: SqliteLog) -> None:
+        await fill(log, 3)
+        real = log._writer.connection
+        log._writer.connection = Failing(real)  # type: ignore[assignment]
+        outcomes = Outcomes(log)
+        outcomes.append(heard(4))
+        assert await outcomes.all() == [(4, Unavailable)]
+        assert await log.acquire(SESSION) == 2, "what failed took nothing with it"
+        outcomes.append(heard(4, term=2))
+        assert (await outcomes.all())[-1] == (4, None)
+        assert [record.seq for record in await log.read(SESSION, 0)] == [1, 2, 3, 4]
+
+    async def test_a_database_that_is_gone_is_not_begun_anew(self, log: SqliteLog, data: DataDirectory) -> None:
+        """A new one in its place would be an empty log, and every session of it lost for good."""
+        await fill(log, 3)
+        aside = data.paths.root / "aside"
+        data.paths.database.rename(aside)
+        log._writer.connection = Failing(log._writer.connection)  # type: ignore[assignment]
+        outcomes = Outcomes(log)
+        outcomes.append(heard(4))
+        assert await outcomes.all() == [(4, Unavailable)]
+        for _ in range(2):
+            with pytest.raises(Unavailable):
+                await log.acquire(SESSION)
+        assert not data.paths.database.exists()
+        aside.rename(data.paths.database)
+        assert await log.acquire(SESSION) == 2
+
+
+class Failing:
+    """A connection whose disk fails in the middle of everything, also of taking it back."""
+
+    in_transaction = True
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, *_: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    def close(self) -> None:
+        self._connection.close()
+
 
 class TestReaders:
     async def test_read_beside_the_writer(self, log: SqliteLog, data: DataDirectory) -> None:

@@ -70,6 +70,11 @@ class MoodyLog(MemoryLog):
         self.appended.append(transaction)
         super().append(session, transaction, samples, self._later(settled))
 
+    async def probe(self) -> None:
+        if self.broken is not None:
+            raise self.broken
+        await super().probe()
+
     def _later(self, settled: Settled) -> Settled:
         def answer(error: LogError | None) -> None:
             if self.holding:

@@ -203,6 +203,12 @@ class ProcessLog:
         """See `EventLog`."""
         await self.disk.memory.delete(session)
 
+    async def probe(self) -> None:
+        """See `EventLog`."""
+        await self._trip()
+        if self.refusals:
+            raise Unavailable("the disk is full")
+
     async def aclose(self) -> None:
         """Commit what waits."""
         while self._queue and self.alive:
