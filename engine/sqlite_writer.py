@@ -16,13 +16,15 @@ from antiphon.events.log import (
     LogError,
     Settled,
     Snapshot,
+    Transaction,
     Unavailable,
     UnknownSession,
+    encode,
 )
 
-from .log_head import Head, Opened, again
+from .log_head import Head, Opened, again, summarise
 from .sample_store import flush
-from .sqlite_checkpoint import Checkpointer, move
+from .sqlite_checkpoint import PAGES, Checkpointer, move
 from .sqlite_reader import Place, find
 from .sqlite_schema import SCHEMA_VERSION, Durability, checksum, connect_writer, told
 
@@ -246,6 +248,50 @@ class SqliteWriter:
             self.connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         self._wrote(1)
 
+    def refuse_known(self, session: str) -> None:
+        """Raise `Conflict` if there is a session of this name."""
+        with told("read the log"):
+            if find(self.connection, session) is not None:
+                raise Conflict(f"there is a session {session} already")
+
+    def adopt(self, session: str, transactions: Iterable[Transaction]) -> int:
+        """Record a whole log that was written elsewhere, as that of a session that has ended; return its length.
+
+        Raises:
+            Conflict: there is a session of this name, or the log has a hole, or no opening in the beginning.
+        """
+        with self._transaction("import the session"):
+            self.refuse_known(session)
+            (key,) = self.connection.execute(
+                "INSERT INTO sessions (session, term) VALUES (?, 0) RETURNING key", (session,)
+            ).fetchall()[0]
+            head = Head(key)
+            self.connection.executemany(
+                "INSERT INTO records (key, seq, at, number, crc, data) VALUES (?, ?, ?, ?, ?, ?)",
+                (self._adopted(head, transaction) for transaction in transactions),
+            )
+            if not head.seq:
+                raise Conflict("the log is empty")
+            self.connection.execute(
+                "UPDATE sessions SET term = ?, state = 'closed' WHERE key = ?", (head.term, head.key)
+            )
+        self._wrote(PAGES)
+        return head.seq
+
+    def _adopted(self, head: Head, transaction: Transaction) -> Row:
+        """Return the row of a transaction that follows `head`, which moves on to it."""
+        summary = summarise(transaction)
+        if transaction.seq != head.seq + 1:
+            raise Conflict(f"record {transaction.seq} does not follow {head.seq}")
+        if head.seq == 0:
+            if summary.opened is None:
+                raise Conflict("the log does not begin with the opening of a session")
+            self._index_opening(head.key, summary.opened)
+        head.term = max(head.term, transaction.term)
+        head.advance(transaction, summary.number)
+        data = encode(transaction)
+        return head.key, head.seq, transaction.at, head.number, checksum(data, head.seq), data
+
     def close(self) -> None:
         """Wait for a checkpoint that runs, and close; the last connection empties the write-ahead log."""
         self._checkpoints.close()
@@ -295,14 +341,16 @@ class SqliteWriter:
             return
         key = append.row[0]
         if append.opened is not None:
-            opened = append.opened
-            self.connection.execute(
-                "UPDATE sessions SET kind = 'voice', state = 'open', dialect = ?, model = ?, plugin = ?,"
-                " plugin_version = ?, opened_us = ? WHERE key = ?",
-                (opened.dialect, opened.model, opened.plugin, opened.plugin_version, opened.opened_us, key),
-            )
+            self._index_opening(key, append.opened)
         if append.closed:
             self.connection.execute("UPDATE sessions SET state = 'closed' WHERE key = ?", (key,))
+
+    def _index_opening(self, key: int, opened: Opened) -> None:
+        self.connection.execute(
+            "UPDATE sessions SET kind = 'voice', state = 'open', dialect = ?, model = ?, plugin = ?,"
+            " plugin_version = ?, opened_us = ? WHERE key = ?",
+            (opened.dialect, opened.model, opened.plugin, opened.plugin_version, opened.opened_us, key),
+        )
 
     @contextmanager
     def _transaction(self, doing: str) -> Generator[None, None, None]:

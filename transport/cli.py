@@ -5,18 +5,16 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-from urllib.parse import quote
 
 import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from . import cli_keys, cli_logs
+from . import cli_export, cli_keys, cli_logs
 from .cli_errors import FAILED
 from .cli_options import DATA, DataOption, JsonOption, Session, explain, given, named, origin_of
 from .cli_terminal import INTERRUPTED, ended, print_json, screen
-from .plain import plain, plain_json
 
 if TYPE_CHECKING:
     from .cli_talk import Report
@@ -52,13 +50,15 @@ logs = typer.Typer(
     The logs of a data directory.
 
     Reading disturbs no server that writes there at the same time. SESSION is an id, the beginning of one,
-    `latest`, or an exported file.
+    `latest`, or an exported file or bundle.
 
         antiphon log ls
 
         antiphon log show latest
 
-        antiphon log export duplex-4f02 --out session.jsonl
+        antiphon log export duplex-4f02 --with-samples --out session.antiphon
+
+        antiphon log import session.antiphon
 
         antiphon log draw session.jsonl --out timeline.png
 
@@ -347,23 +347,32 @@ def log_export(
             "-o",
             parser=named,
             metavar="FILE",
-            help="The file, `-` for standard output; default: SESSION.jsonl.",
+            help="The file, `-` for standard output; default: SESSION.jsonl or SESSION.antiphon.",
         ),
     ] = None,
+    with_samples: Annotated[
+        bool, typer.Option("--with-samples", help="With the sound and the pictures: a bundle.")
+    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """
-    Write a session to one file that can be read, drawn and replayed elsewhere. Sound is not in it.
+    Write a session to one file that can be read, drawn and replayed elsewhere: the log alone, as lines of JSON, or
+    a bundle with the sound.
 
         antiphon log export latest --out session.jsonl
+
+        antiphon log export latest --with-samples --out session.antiphon
     """
-    log = cli_logs.load(target, data)
+    done = cli_export.export(target, data, out, with_samples=with_samples)
     if out == cli_logs.STANDARD_OUTPUT:
-        sys.stdout.writelines(plain_json(line.decode()) for line in cli_logs.export_lines(log))
         return
-    path = out or Path(f"{quote(log.header.session, safe='')}.jsonl")
-    cli_logs.write_export(path, log)
-    name = escape(plain(log.header.session))
-    screen().print(f"{escape(str(path))}: {name}, {len(log.transactions):,} transactions")
+    if as_json:
+        print_json(msgspec.json.encode(done))
+    else:
+        cli_export.tell(done)
+
+
+logs.command("import")(cli_export.bring)
 
 
 @logs.command("draw")

@@ -1,4 +1,4 @@
-"""The picture of a session, with its sound if it comes from a data directory."""
+"""The picture of a session, with its sound if that is there."""
 
 from pathlib import Path
 from typing import Literal
@@ -6,8 +6,6 @@ from typing import Literal
 import anyio
 import numpy as np
 
-from antiphon.engine.datadir import DataPaths
-from antiphon.engine.sample_store import SampleReader
 from antiphon.events.audio import SampleRef
 from antiphon.events.log import LogError
 
@@ -23,7 +21,7 @@ HOW_TO_GET = "make voice"
 
 
 def draw(target: str, data: Path, out: Path) -> None:
-    """Draw a session of `data`, or an exported file (with the sound in `data`, if it is there).
+    """Draw a session of `data`, or an exported file, with its sound, if that is there.
 
     Raises:
         Stop: the log cannot be read, matplotlib is missing, or the picture cannot be written.
@@ -32,27 +30,26 @@ def draw(target: str, data: Path, out: Path) -> None:
     log = cli_logs.load(target, data)
     story = tell(log.transactions)
     try:
-        draw_story(story, out, anyio.run(sound_of, data, story))
+        draw_story(story, out, anyio.run(sound_of, log, story))
     except ImportError:
         raise Stop(f"drawing needs matplotlib; get it with: {HOW_TO_GET}", UNUSABLE) from None
     except (OSError, ValueError) as error:
         raise Stop(f"cannot write {out}: {error}", UNUSABLE) from error
 
 
-async def sound_of(data: Path, story: Story) -> Sound:
+async def sound_of(log: cli_logs.LoadedLog, story: Story) -> Sound:
     """Return the recorded sound of a session; nothing where there is none."""
-    reader = SampleReader(DataPaths(data).samples)
     heard = max((piece.ref.end for piece in story.pieces), default=0)
     said = max((delta.ref.end for answer in story.answers for delta in answer.deltas), default=0)
     return Sound(
-        user=_from(await _stream(reader, story.session, "in", heard)),
-        assistant=_from(await _stream(reader, story.session, "out", said)),
+        user=_from(await _stream(log, "in", heard)),
+        assistant=_from(await _stream(log, "out", said)),
     )
 
 
-async def _stream(reader: SampleReader, session: str, stream: Literal["in", "out"], size: int) -> Pcm:
+async def _stream(log: cli_logs.LoadedLog, stream: Literal["in", "out"], size: int) -> Pcm:
     try:
-        data = await reader.read(session, SampleRef(stream, 0, size))
+        data = await log.read(SampleRef(stream, 0, size))
     except LogError:
         data = b""
     return np.frombuffer(data[: len(data) // 2 * 2], "<i2")

@@ -1,7 +1,7 @@
 """Where a log comes from: a session in a data directory, or an exported file; and how one is removed."""
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from importlib import metadata
 from pathlib import Path
 
@@ -9,17 +9,23 @@ import anyio
 import msgspec
 from msgspec import Struct
 
+from antiphon.engine.bundle import SUFFIX
+from antiphon.engine.bundle_reader import Bundle, BundleError, is_bundle
 from antiphon.engine.datadir import DataDirectoryError, DataPaths
 from antiphon.engine.retention import NotRemovable, remove
+from antiphon.engine.sample_store import SampleReader
 from antiphon.engine.sqlite_reader import SqliteReader
+from antiphon.events.audio import SampleRef
 from antiphon.events.events import SessionOpened
 from antiphon.events.log import (
     BEHAVIOUR,
     Corrupt,
     LaterLayout,
     LogError,
+    Samples,
     SessionRow,
     Transaction,
+    UnknownSession,
     from_json,
     to_json,
 )
@@ -50,11 +56,30 @@ class LogHeader(Struct, frozen=True, kw_only=True):
     transactions: int = 0
 
 
+class Silence:
+    """Samples of a log that came without any."""
+
+    async def read(self, session: str, ref: SampleRef) -> bytes:
+        """Raise `UnknownSession`."""
+        raise UnknownSession(f"no samples of {session}: {ref} is elsewhere")
+
+
 class LoadedLog(Struct, frozen=True):
-    """A log, read as a whole."""
+    """A log, read as a whole, and what gives its samples, wherever both came from.
+
+    `await log.read(ref)` is the one way to the sound: of a session its files, of a bundle the bundle, of a `.jsonl`
+    the data directory, if it still holds the session. Who needs a `Samples` takes `samples` with `stored_as`, which
+    is another name than the log's own if it was imported under another.
+    """
 
     header: LogHeader
     transactions: list[Transaction]
+    samples: Samples = Silence()
+    stored_as: str = ""
+
+    async def read(self, ref: SampleRef) -> bytes:
+        """Return the bytes of `ref`; raises as `Samples.read` says."""
+        return await self.samples.read(self.stored_as or self.header.session, ref)
 
 
 def header_of(session: str, transactions: list[Transaction]) -> LogHeader:
@@ -123,12 +148,12 @@ async def find(reader: SqliteReader, wanted: str) -> SessionRow:
     raise Stop(f"there is no session {wanted!r} here; `antiphon log ls` shows those there are", UNUSABLE)
 
 
-async def whole(reader: SqliteReader, session: str) -> list[Transaction]:
-    """Read all that is durable now."""
-    transactions: list[Transaction] = []
-    while batch := await reader.read(session, transactions[-1].seq if transactions else 0, BATCH):
-        transactions.extend(batch)
-    return transactions
+async def pages(reader: SqliteReader, session: str, head: int) -> AsyncIterator[list[Transaction]]:
+    """Yield the log up to transaction `head`, a page at a time."""
+    after = 0
+    while after < head and (page := await reader.read(session, after, min(BATCH, head - after))):
+        yield page
+        after = page[-1].seq
 
 
 def index(data: Path) -> list[SessionRow]:
@@ -173,22 +198,33 @@ def remove_all(sessions: Sequence[str], data: Path) -> None:
 
 
 def load(target: str, data: Path) -> LoadedLog:
-    """Return the log of a session of `data`, or of a file that was exported. Must not be called on an event loop.
+    """Return the log of a session of `data`, or of an exported file or bundle, with the way to its samples.
+
+    The one door for everything that reads logs. Must not be called on an event loop; the log's `read` may.
 
     Raises:
-        Stop: neither can be read.
+        Stop: none of them can be read.
     """
+    path = file_of(target)
+    if path is None:
+        return anyio.run(_load, target, data)
+    if is_bundle(path):
+        return read_bundle(path)
+    log = read_export(path)
+    return msgspec.structs.replace(log, samples=SampleReader(DataPaths(data).samples))
+
+
+def file_of(target: str) -> Path | None:
+    """Return the file that a target names; None if it names a session."""
     path = Path(target)
-    if path.suffix == ".jsonl" or path.is_file():
-        return read_export(path)
-    return anyio.run(_load, target, data)
+    return path if path.suffix in (".jsonl", SUFFIX) or path.is_file() else None
 
 
 async def _load(target: str, data: Path) -> LoadedLog:
     async with reading(data) as reader:
         row = await find(reader, target)
-        transactions = await whole(reader, row.session)
-    return LoadedLog(header_of(row.session, transactions), transactions)
+        transactions = [entry async for page in pages(reader, row.session, row.head) for entry in page]
+    return LoadedLog(header_of(row.session, transactions), transactions, reader.samples, row.session)
 
 
 # -- exported files ------------------------------------------------------------------------------------------
@@ -229,25 +265,79 @@ def read_export(path: Path) -> LoadedLog:
         raise Stop(f"cannot read {path}: {error.strerror}", UNUSABLE) from error
     if not lines:
         raise Stop(f"{path} is empty", UNUSABLE)
+    header = header_in(path, lines[0])
+    return LoadedLog(header, list(transactions_in(path, header, lines[1:])))
+
+
+def header_in(path: Path, line: bytes) -> LogHeader:
+    """Return what the first line of an exported log says.
+
+    Raises:
+        Stop: it is none, or of a later layout.
+    """
     try:
-        header = msgspec.json.decode(lines[0], type=LogHeader)
+        header = msgspec.json.decode(line, type=LogHeader)
     except msgspec.DecodeError:
         raise Stop(f"{path} is no exported log: make one with `antiphon log export`", UNUSABLE) from None
     if header.antiphon_log != 1:
         raise Stop(f"{path} has layout {header.antiphon_log}, which a later version of antiphon wrote", UNUSABLE)
-    transactions: list[Transaction] = []
-    for number, line in enumerate(lines[1:], 2):
+    return header
+
+
+def transactions_in(path: Path, header: LogHeader, lines: Iterable[bytes]) -> Iterator[Transaction]:
+    """Yield the transactions in the lines behind the first one.
+
+    Raises:
+        Stop: a line is damaged, or lacks; what was yielded before is whole.
+    """
+    seq = 0
+    for seq, line in enumerate(lines, 1):
         try:
-            transactions.append(from_json(line))
+            transaction = from_json(line)
         except LaterLayout as error:
-            raise Stop(f"{path} cannot be read from line {number} on: {error}", UNUSABLE) from error
+            raise Stop(f"{path} cannot be read from line {seq + 1} on: {error}", UNUSABLE) from error
         except msgspec.DecodeError as error:
-            raise Stop(f"{path} is damaged in line {number}: {error}", UNUSABLE) from error
-        if transactions[-1].seq != number - 1:
-            raise Stop(f"{path} is not whole: line {number} is transaction {transactions[-1].seq}", UNUSABLE)
-    if len(transactions) != header.transactions:
+            raise Stop(f"{path} is damaged in line {seq + 1}: {error}; {_before(seq)}", UNUSABLE) from error
+        if transaction.seq != seq:
+            raise Stop(
+                f"{path} is not whole: line {seq + 1} is transaction {transaction.seq}; {_before(seq)}", UNUSABLE
+            )
+        yield transaction
+    if seq != header.transactions:
         raise Stop(
-            f"{path} is cut off: {header.transactions} transactions are announced, {len(transactions)} are there",
-            UNUSABLE,
+            f"{path} is cut off: {header.transactions} transactions are announced, {seq} are there", UNUSABLE
         )
-    return LoadedLog(header, transactions)
+
+
+def _before(seq: int) -> str:
+    return f"what stands before transaction {seq} is whole"
+
+
+# -- bundles -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def bundled(path: Path) -> Generator[Bundle]:
+    """Open a bundle, and say in one sentence what is wrong with it.
+
+    Raises:
+        Stop: it cannot be read, or what is read of it is damaged.
+    """
+    try:
+        yield Bundle(path)
+    except BundleError as error:
+        raise Stop(f"{path} cannot be used: {error}", UNUSABLE) from error
+    except OSError as error:
+        raise Stop(f"cannot read {path}: {error.strerror}", UNUSABLE) from error
+
+
+def read_bundle(path: Path) -> LoadedLog:
+    """Read a bundle; its samples are read when they are asked for.
+
+    Raises:
+        Stop: it is damaged, cut off, or of a later layout.
+    """
+    with bundled(path) as bundle:
+        lines = bundle.lines()
+        header = header_in(path, next(lines, b""))
+        return LoadedLog(header, list(transactions_in(path, header, lines)), bundle, bundle.session)

@@ -22,7 +22,10 @@ def named(text: object) -> Path:
 
 
 Session = Annotated[
-    str, typer.Argument(parser=given, metavar="SESSION|FILE", help="An id, its beginning, `latest`, or a .jsonl.")
+    str,
+    typer.Argument(
+        parser=given, metavar="SESSION|FILE", help="An id, its beginning, `latest`, or an exported file."
+    ),
 ]
 DataOption = Annotated[
     Path, typer.Option("--data", parser=named, metavar="FOLDER", help="The data directory of the server.")
