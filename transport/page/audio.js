@@ -2,6 +2,9 @@
 
 const MICROPHONE = { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true };
 
+const BLOCK = 128; // frames that are rendered at a time
+const BLOCKS = 2 ** 24; // as in the worklet
+
 const STARTING_MS = 3_000; // a machine without sound may never begin
 
 /** The machine's time in seconds, in which everything on the page is told. */
@@ -63,12 +66,17 @@ export class Sound {
     this.speaker.port.postMessage({ kind: "over", epoch: this.#epoch, answer });
   }
 
-  /** Fall silent with the next block; all that is queued is void. Return the frame by which that was said. */
+  /**
+   * Fall silent; all that is queued is void. Return the frame by which that was said: what is heard ends with the
+   * block that was due then.
+   */
   silence() {
     this.#epoch += 1;
+    this.#parameter("last").value = (this.frame / BLOCK) % BLOCKS; // before `epoch`: it is about that one
     this.#parameter("epoch").value = this.#epoch;
+    const said = this.frame;
     this.#parameter("hold").value = 0;
-    return this.frame;
+    return said;
   }
 
   /** Stand still at the sample that plays, or go on there. */

@@ -2,13 +2,15 @@
  * The speaker: plays answers in order, and knows to the sample what left it.
  *
  * What is void is known at once. `epoch` and `hold` are parameters, not messages: a parameter holds from the next
- * block of 128 samples on, while a message waits for its turn. That one block fades out, and nothing of an older
- * epoch is heard behind it.
+ * block of samples on, while a message waits for its turn. `last` names the one block in which void sound may still
+ * end, counted from the start of the context: the one that was due when it was said. If the speaker learns it in
+ * time, that block fades out; if it was under way already, it has been heard in full, and all is silent behind it.
  */
 
 import { Resampler } from "./resample.js";
 
 const REPORT_BLOCKS = 24; // about 60 ms
+const BLOCKS = 2 ** 24; // whole numbers that a parameter can hold; the count of blocks goes round there
 
 class Answer {
   constructor({ answer, epoch, rate, bufferMs }) {
@@ -64,6 +66,7 @@ class Playback extends AudioWorkletProcessor {
     const whole = { defaultValue: 0, minValue: 0, automationRate: "k-rate" };
     return [
       { ...whole, name: "epoch", maxValue: 2 ** 24 },
+      { ...whole, name: "last", maxValue: BLOCKS },
       { ...whole, name: "hold", maxValue: 1 },
     ];
   }
@@ -89,10 +92,11 @@ class Playback extends AudioWorkletProcessor {
     }
   }
 
-  process(_inputs, [[out]], { epoch: [epoch], hold: [hold] }) {
+  process(_inputs, [[out]], { epoch: [epoch], hold: [hold], last: [last] }) {
     const falls = epoch !== this.epoch;
+    const late = falls && last !== (currentFrame / out.length) % BLOCKS;
     const wanted = falls || hold ? 0 : 1;
-    if (this.level || wanted) this.#play(out, wanted);
+    if (!late && (this.level || wanted)) this.#play(out, wanted);
     if (falls) this.#drop(epoch);
     this.blocks += 1;
     if (this.spans.length && this.blocks >= REPORT_BLOCKS) this.#report();

@@ -240,9 +240,10 @@ export class Talk {
   }
 
   speechStarted(event) {
+    // Before anything is shown: what is heard ends with the block that is due now.
+    if (this.profile.turn === "pause" && !this.careful && this.sound?.playing) this.#silence();
     this.story.speechStarted(event.item_id, event.audio_start_ms, event.server_event_seq);
     this.view.user(event.item_id, { open: true });
-    if (this.profile.turn === "pause" && !this.careful && this.sound?.playing) this.#silence();
   }
 
   committed(event, at) {
