@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Raw, Struct
-from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
@@ -21,9 +20,10 @@ from .access import Request
 from .gate import Gate
 from .grant import Start
 from .http_body import read_body
+from .http_errors import Failed
 from .secrets import Crowded
-from .wire_errors import WireError, translate
-from .wire_json import check
+from .wire_errors import WireError, translate, wrong_type
+from .wire_json import check, invalid_json
 from .wire_session import read_session
 from .wire_view import shown_session
 
@@ -61,16 +61,19 @@ def client_secrets(hub: Hub, gate: Gate) -> Endpoint:
     """Return the endpoint."""
 
     async def answer(request: HttpRequest) -> Response:
-        owner = gate.check(described(request)).owner
+        grant = gate.check(described(request))
         body = await read_body(request)
+        spent = grant.budget.spend(len(body)) if grant.budget is not None else None
+        if spent is not None:
+            raise Failed(429, spent)
         try:
             asked = _read(body)
             start, shown = _prepared(asked, hub)
-            value, expires_at = gate.secrets.draw(owner, start, asked.expires_after.seconds, len(body))
+            value, expires_at = gate.secrets.draw(grant.owner, start, asked.expires_after.seconds, len(body))
         except (WireError, Refused) as error:
-            raise HTTPException(400, error.message) from error
+            raise Failed(400, error.message, error.param) from error
         except Crowded:
-            raise HTTPException(429, "Too many client secrets are waiting to be used; try again later.") from None
+            raise Failed(429, "Too many client secrets are waiting to be used; try again later.") from None
         return Response(msgspec.json.encode(SecretOut(value, expires_at, shown)), media_type="application/json")
 
     return answer
@@ -83,9 +86,11 @@ def _read(body: bytes) -> Asked:
     try:
         return _decode(body)
     except msgspec.ValidationError as error:
-        raise translate(error) from None
+        if str(error).startswith("Expected `object`") and " - at " not in str(error):
+            raise wrong_type("The body must be a JSON object.", "") from None
+        raise translate(error, Asked) from None
     except (msgspec.DecodeError, RecursionError):
-        raise WireError("invalid_json", "The body is not valid JSON.") from None
+        raise invalid_json() from None
 
 
 _decode = msgspec.json.Decoder(Asked).decode

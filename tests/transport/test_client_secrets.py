@@ -101,13 +101,17 @@ async def test_a_ga_client_comes_back_with_its_secret() -> None:
 
 
 async def test_only_the_last_used_secrets_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secrets, "MOST", 1)
+    monkeypatch.setattr(secrets, "MOST", 3)
     table = Secrets(VirtualClock())
-    used: list[str] = []
-    for owner in ("a", "b"):
-        used.append(table.draw(owner, Start(), 10, 0)[0])
-        assert table.take(used[-1]) is not None
-    assert [table.used(text) for text in used] == [None, "b"]
+
+    def use(owner: str) -> str:
+        text = table.draw(owner, Start(), 10, 0)[0]
+        assert table.take(text) is not None
+        return text
+
+    assert [table.used(text) for text in [use("a"), *(use("b") for _ in range(3))]] == ["a", None, "b", "b"], (
+        "the key with the most of them forgets its oldest"
+    )
 
 
 async def test_it_opens_by_header_too_and_no_document() -> None:
@@ -158,10 +162,15 @@ async def test_without_keys_it_prepares_a_session_and_still_opens_once() -> None
     [
         (b"{", "not valid JSON"),
         (b"[" * 100_000, "nested too deeply"),
-        (b"[]", "Invalid type"),
-        (b'{"expires_after": {"seconds": 9}}', "Invalid value for 'expires_after.seconds'"),
-        (b'{"expires_after": {"seconds": 7201}}', "Invalid value for 'expires_after.seconds'"),
-        (b'{"expires_after": {"anchor": "now"}}', "Invalid value for 'expires_after.anchor'"),
+        (b"[]", "The body must be a JSON object."),
+        (b"null", "The body must be a JSON object."),
+        (b'{"expires_after": {"seconds": 9}}', "'expires_after.seconds': expected an integer from 10 to 7200."),
+        (b'{"expires_after": {"seconds": 7201}}', "'expires_after.seconds': expected an integer from 10 to 7200."),
+        (b'{"expires_after": {"anchor": "now"}}', "'expires_after.anchor': expected 'created_at'."),
+        (
+            b'{"session": {"audio": {"output": {"speed": 9}}}}',
+            "'session.audio.output.speed': expected a number from",
+        ),
         (b'{"session": 5}', "session is an object"),
         (b'{"session": {"turn_detection": {"type": "magic"}}}', "Turn detection is"),
         (b'{"session": {"type": "transcription"}}', ""),
@@ -173,6 +182,13 @@ async def test_what_no_session_can_have_is_refused(body: bytes, words: str) -> N
         status, answer = await ask(served, body)
         assert status == 400
         assert words in answer["error"]["message"]
+        assert "frame" not in answer["error"]["message"]
+
+
+async def test_what_is_wrong_is_named() -> None:
+    async with serving(access=KEYS) as served:
+        _, answer = await ask(served, {"session": {"temperature": 3}})
+        assert answer["error"]["param"] == "session.temperature"
 
 
 async def test_too_much_is_refused() -> None:
@@ -195,6 +211,39 @@ def test_secrets_are_bounded_in_number_and_in_weight(monkeypatch: pytest.MonkeyP
     table.draw("", Start(), 10, 60)
     assert table.take(first) is None
     assert len(table) == 2
+
+
+def test_no_key_holds_more_than_it_leaves_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "MOST", 12)
+    monkeypatch.setattr(secrets, "MOST_BYTES", 120)
+    clock = VirtualClock()
+    table = Secrets(clock)
+
+    def drawn(owner: str, size: int) -> int:
+        for count in range(100):
+            try:
+                table.draw(owner, Start(), 10, size)
+            except Crowded:
+                return count
+        return 100
+
+    assert [drawn(owner, 0) for owner in ("a", "b", "c", "a")] == [6, 3, 1, 0]
+    clock.advance(10_000_000)
+    assert [drawn(owner, 30) for owner in ("a", "b", "c")] == [2, 1, 0]
+    clock.advance(10_000_000)
+    assert drawn("a", 0) == 6
+
+
+async def test_drawing_is_charged_to_the_key() -> None:
+    one = ApiKey(id="key_1", name="one", sha256=digest("master"), events_per_s=1, bytes_per_s=1_000)
+    clock = VirtualClock()
+    async with serving(access=Access(keys=Keys([one])), clock=clock) as served:
+        assert [(await ask(served))[0] for _ in range(3)] == [200, 200, 429]
+        clock.advance(1_000_000)
+        assert (await ask(served, b" " * 1_900))[0] == 200
+        status, answer = await ask(served)
+        assert status == 429
+        assert "of this key is used up" in answer["error"]["message"]
 
 
 async def test_too_many_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
