@@ -144,7 +144,7 @@ class _Exchange:
         try:
             return await self._hub.open(opening)
         except Refused as refused:
-            raise _refused(refused.code, refused.message, refused.param) from None
+            raise _refused(refused.code, refused.message, _field(refused.param)) from None
 
     def _ask(self, attachment: Attachment) -> None:
         for item in self._asked.items:
@@ -199,14 +199,30 @@ async def _heard(attachment: Attachment) -> AsyncGenerator[tuple[PublicEvent, by
             async for entry in cursor:
                 for event in entry.transaction.events:
                     if isinstance(event, ErrorReported):
-                        raise _refused(event.code, event.message, event.param)
+                        raise _refused(event.code, event.message, _field(event.param))
                     if isinstance(event, SessionClosed):
                         raise _ended(event)
                     if isinstance(event, PublicEvent):
                         yield event, entry.sound.get(event.ref, b"") if isinstance(event, AudioDelta) else b""
         except Refused as refused:
-            raise _refused(refused.code, refused.message, refused.param) from None
+            raise _refused(refused.code, refused.message, _field(refused.param)) from None
     raise Failed(503, f"The session of the request has ended: {cursor.end}.")
+
+
+def _field(param: str | None) -> str | None:
+    """Return where in the body stands what a session names by its own field."""
+    if param is None:
+        return None
+    name = param.removeprefix("session.")
+    return "messages" if name.startswith("item") else _FIELDS.get(name, name)
+
+
+_FIELDS = {
+    "audio.output.voice": "audio.voice",
+    "ref_audio": "audio.voice",
+    "instructions": "messages",
+    "max_output_tokens": "max_completion_tokens",
+}
 
 
 def _refused(code: str, message: str, param: str | None) -> Failed:

@@ -155,7 +155,8 @@ _fields = msgspec.json.Decoder(dict[str, Raw]).decode
 _request = msgspec.json.Decoder(ChatRequest).decode
 _list = msgspec.json.Decoder(list[str] | None).decode
 _flag = msgspec.json.Decoder(bool | None).decode
-_choice = msgspec.json.Decoder(str | ChoiceIn | None).decode
+_CHOICE = str | ChoiceIn | None
+_choice = msgspec.json.Decoder(_CHOICE).decode
 _instructions = msgspec.json.Decoder(Instructions).decode
 
 
@@ -171,7 +172,7 @@ def wanted(body: bytes) -> Wanted:
     try:
         asked = _request(body)
     except msgspec.ValidationError as error:
-        raise translate(error) from None
+        raise translate(error, ChatRequest) from None
     except RecursionError:
         raise invalid_json("JSON is nested too deeply.") from None
     if asked.n not in (None, 1):
@@ -265,7 +266,7 @@ def _tool_choice(raw: Raw, tools: str) -> str | UnsetType:
     try:
         choice = _choice(raw)
     except msgspec.ValidationError as error:
-        raise translate(error, "tool_choice.") from None
+        raise translate(error, _CHOICE, "tool_choice.") from None
     if isinstance(choice, ChoiceIn) and choice.function is not None:
         raw = Raw(msgspec.json.encode({"type": choice.type, "name": choice.function.name}))
     return choice_from(raw, tools, "tool_choice")

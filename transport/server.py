@@ -9,11 +9,9 @@ from typing import Any, cast
 from urllib.parse import parse_qsl, urlsplit
 
 import anyio
-import h11
 import uvicorn
 from anyio.abc import TaskGroup
 from msgspec import Struct, field
-from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 from websockets.http11 import Request as UpgradeRequest
 from websockets.http11 import Response
@@ -25,6 +23,7 @@ from .connection import Connection
 from .gate import Gate
 from .handshake import Invitation, Watching
 from .http_api import application
+from .http_protocol import REQUEST_S, HttpProtocol
 from .metrics import Metrics
 from .observing import Watch
 from .websocket import Handler, WebSocket, refused
@@ -35,9 +34,6 @@ LEAVING_S = 5.0
 
 KEYS_US = 1_000_000
 """How often it is looked whether the file of keys has changed."""
-
-REQUEST_S = 10.0
-"""How long a connection may take to say what it wants; it holds a file of the process meanwhile."""
 
 SEND_BUFFER = 128 * 1024
 """Bytes that the kernel keeps for a socket (it takes twice as much for its own accounts). Left to itself it keeps
@@ -60,26 +56,6 @@ class Listening(Struct, frozen=True, kw_only=True):
     insecure: bool = False
     tls: ssl.SSLContext | None = None
     """With it the port speaks TLS, and nothing else."""
-
-
-class _Http(H11Protocol):
-    """uvicorn's reader of requests; one that never becomes a request is cut off."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Begin to read, for a bounded time."""
-        super().connection_made(transport)
-        self._waiting = self.loop.call_later(REQUEST_S, self._give_up)
-
-    def on_response_complete(self) -> None:
-        """The next request may take as long; one that is not begun is waited for by uvicorn, which is shorter."""
-        super().on_response_complete()
-        self._waiting.cancel()
-        self._waiting = self.loop.call_later(REQUEST_S, self._give_up)
-
-    def _give_up(self) -> None:
-        idle = self.conn.their_state is h11.IDLE and self.transport.get_protocol() is self
-        if idle and not self.transport.is_closing():
-            self.transport.close()
 
 
 class Server:
@@ -132,7 +108,7 @@ class Server:
         tls = self._listening.tls
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            lambda: _Http(config=config, server_state=state, app_state={}, _loop=loop),
+            lambda: HttpProtocol(self._hub.clock, config=config, server_state=state, app_state={}, _loop=loop),
             sock=listener,
             backlog=BACKLOG,
             ssl=tls,

@@ -4,6 +4,8 @@ import re
 
 from antiphon.events.errors import Detail
 
+from .wire_hints import Shape, allowed
+
 QUOTED = 64
 """At most so many characters of a client's text are quoted in a message (WIRE 9.1)."""
 
@@ -70,19 +72,22 @@ def missing(param: str) -> WireError:
     return WireError("bad_event", f"Missing required parameter: '{param}'.", param, "missing")
 
 
-def translate(error: Exception, prefix: str = "") -> WireError:
-    """Return the refusal that a msgspec error about the shape of an object stands for.
+def translate(error: Exception, shape: Shape, prefix: str = "") -> WireError:
+    """Return the refusal that a msgspec error about an object of a shape stands for: where, and what is right.
 
     `prefix` is the path of the object that was decoded, with a dot at its end if it is not empty.
     """
     text = str(error)
     at = _AT.search(text)
-    path = prefix + (at.group(1) if at else "").replace("[...]", "")
+    inner = at.group(1) if at else ""
+    path = (prefix.removesuffix(".") + inner if inner.startswith("[") else prefix + inner).replace("[...]", "")
     absent = _MISSING.match(text)
     if absent:
         path = f"{path.rstrip('.')}.{absent.group(1)}" if path else absent.group(1)
         return missing(path)
     path = path.rstrip(".")
+    words = allowed(shape, inner)
+    where = (f" for '{path}'" if path else "") + (f": expected {words}." if words else ".")
     if _WRONG_TYPE.match(text):
-        return wrong_type(f"Invalid type for '{path}'.", path)
-    return bad_value(f"Invalid value for '{path}'.", path)
+        return wrong_type("Invalid type" + where, path)
+    return bad_value("Invalid value" + where, path)

@@ -66,7 +66,7 @@ def _head(data: bytes) -> given.Head:
         check_numbers(data, len(data))
         if "Expected `object`" in str(error):
             raise WireError("bad_event", "An event is a JSON object.") from None
-        refusal = translate(error)
+        refusal = translate(error, given.Head)
         refusal.event_id = _event_id(data)
         raise refusal from None
     except msgspec.DecodeError as error:
@@ -255,7 +255,7 @@ def _read_ack(data: bytes) -> given.PlaybackAck:
     try:
         return _decode_ack(data)
     except msgspec.ValidationError as error:
-        raise translate(error, "payload.") from None
+        raise translate(error, given.PlaybackAck, "payload.") from None
 
 
 _decode_ack = msgspec.json.Decoder(given.PlaybackAck).decode
@@ -379,7 +379,7 @@ def _reader(shape: type[E], build: Callable[[E, Reading], Decoded]) -> _Reader:
             event = read(data)
         except msgspec.ValidationError as error:
             check_numbers(data, len(data))
-            raise translate(error) from None
+            raise translate(error, shape) from None
         except msgspec.DecodeError as error:
             raise diagnose(data, error) from None
         check_numbers(data, len(data) - _payload(event))

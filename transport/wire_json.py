@@ -35,7 +35,7 @@ def check(frame: bytes) -> None:
         WireError: `event_too_large` or `invalid_json`, unnumbered.
     """
     if len(frame) > MAX_EVENT:
-        raise WireError("event_too_large", f"An event has at most {MAX_EVENT} bytes of UTF-8.", numbered=False)
+        raise WireError("event_too_large", f"What is sent has at most {MAX_EVENT} bytes of UTF-8.", numbered=False)
     # Counting marks costs a tenth of a microsecond and clears every ordinary frame.
     opened = frame.count(b"{") + frame.count(b"[")
     marks = opened + frame.count(b",")
@@ -46,10 +46,10 @@ def check(frame: bytes) -> None:
     if depth > MAX_DEPTH:
         raise invalid_json("JSON is nested too deeply.")
     if crowded or values > MOST_VALUES:
-        raise WireError("event_too_large", f"An event has at most {MOST_VALUES} values.", numbered=False)
+        raise WireError("event_too_large", f"What is sent has at most {MOST_VALUES} values.", numbered=False)
 
 
-def invalid_json(message: str = "The frame is not valid JSON.") -> WireError:
+def invalid_json(message: str = "What was sent is not valid JSON.") -> WireError:
     """Return the refusal of a frame that cannot be read."""
     return WireError("invalid_json", message, numbered=False)
 

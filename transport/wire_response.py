@@ -17,8 +17,9 @@ from .wire_items import item_from
 from .wire_limits import MOST_INPUT, check_options
 from .wire_tools import choice_from, tools_from
 
+_Items = list[ItemIn] | ItemIn
 _decode = msgspec.json.Decoder(ResponseIn | None).decode
-_decode_input = msgspec.json.Decoder(list[ItemIn] | ItemIn).decode
+_decode_input = msgspec.json.Decoder(_Items).decode
 _PREFIX = "response."
 _INPUT = "response.input"
 _MODALITIES = "response.output_modalities"
@@ -35,7 +36,7 @@ def options_from(raw: Raw, config: SessionConfig, dialect: Dialect) -> ResponseO
     try:
         given = _decode(raw) or ResponseIn()
     except msgspec.ValidationError as error:
-        raise translate(error, _PREFIX) from None
+        raise translate(error, ResponseIn, _PREFIX) from None
     audio = (given.audio.output if given.audio else None) or ResponseAudioOut()
     tools = None if given.tools == ABSENT else tools_from(given.tools, "response.tools")
     return ResponseOptions(
@@ -72,7 +73,7 @@ def _input(raw: Raw) -> tuple[Item | ItemReference, ...]:
     try:
         given = _decode_input(raw)
     except msgspec.ValidationError as error:
-        raise translate(error, f"{_INPUT}.") from None
+        raise translate(error, _Items, f"{_INPUT}.") from None
     if not isinstance(given, list):
         return (_entry(given, _INPUT),)
     return tuple(_entry(item, f"{_INPUT}[{index}]") for index, item in enumerate(given))

@@ -121,7 +121,7 @@ def _shape(raw: Raw | bytes) -> SessionIn:
     except msgspec.ValidationError as error:
         if str(error).startswith("Expected `object`") and " - at " not in str(error):
             raise wrong_type("The session is an object.", "session") from None
-        raise translate(error, "session.") from None
+        raise translate(error, SessionIn, "session.") from None
 
 
 def _refuse_foreign(given: SessionIn, raw: Raw | bytes, *, whole_event: bool) -> None:
@@ -233,8 +233,11 @@ def _detection_refusal(error: msgspec.ValidationError, path: str) -> WireError:
     """Return the refusal of a turn detection; an unknown key stands in msgspec's message, not in its path."""
     text = str(error)
     unknown = text.partition("unknown field `")[2].partition("`")[0]
-    at = f"{path}.{unknown}" if unknown else translate(error, f"{path}.").param
-    return WireError("unsupported_turn_detection", f"Turn detection cannot be like that at '{at}'.", at)
+    wrong = translate(error, TurnDetectionIn, f"{path}.")
+    if not unknown:
+        return WireError("unsupported_turn_detection", wrong.message, wrong.param)
+    at = f"{path}.{unknown}"
+    return WireError("unsupported_turn_detection", f"Turn detection has no key like '{at}'.", at)
 
 
 def _has_vad_keys(detection: TurnDetectionIn) -> bool:

@@ -52,7 +52,8 @@ class Choice(Struct, frozen=True):
 
 _decode_tools = msgspec.json.Decoder(list[ToolIn] | None).decode
 _decode_kept = msgspec.json.Decoder(list[Tool]).decode
-_decode_choice = msgspec.json.Decoder(Literal["none", "auto", "required"] | Choice | None).decode
+_Choice = Literal["none", "auto", "required"] | Choice
+_decode_choice = msgspec.json.Decoder(_Choice | None).decode
 
 
 def tools_from(raw: Raw, path: str) -> JsonText:
@@ -64,10 +65,7 @@ def tools_from(raw: Raw, path: str) -> JsonText:
     try:
         given = _decode_tools(raw) or []
     except msgspec.ValidationError as error:
-        refusal = translate(error)
-        at = refusal.param or ""
-        refusal.param = path + at if at.startswith("[") else path
-        raise refusal from None
+        raise translate(error, list[ToolIn], f"{path}.") from None
     if len(given) > MOST_TOOLS:
         raise bad_value(f"There are at most {MOST_TOOLS} tools.", path)
     tools = [_tool(tool, f"{path}[{index}]") for index, tool in enumerate(given)]
@@ -85,7 +83,7 @@ def choice_from(raw: Raw, tools: JsonText, path: str) -> JsonText:
     try:
         choice = _decode_choice(raw)
     except msgspec.ValidationError as error:
-        raise translate(error, f"{path}.") from None
+        raise translate(error, _Choice, f"{path}.") from None
     if isinstance(choice, Choice):
         if choice.type != "function":
             raise bad_value("A tool choice names a function.", f"{path}.type")

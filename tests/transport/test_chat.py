@@ -1,5 +1,6 @@
 """`/v1/chat/completions`, asked by the unmodified openai-python client and by hand (WIRE 11.4, B28, B-L7)."""
 
+import asyncio
 import base64
 import io
 import json
@@ -15,22 +16,27 @@ import anyio
 import anyio.to_thread
 import numpy as np
 import pytest
+from anyio.abc import SocketStream
 from msgspec.structs import replace
 from openai import APIStatusError, AsyncOpenAI
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
 from antiphon.engine.clock import VirtualClock
 from antiphon.engine.settings import HubSettings
 from antiphon.events.audio import AudioFormat
 from antiphon.events.commands import StageAccepted, StageCalled, StageCost, StageFinished, Usage
+from antiphon.events.events import ResponseEnded
 from antiphon.events.items import AudioPart, FunctionCall, FunctionOutput, ImagePart, Message, TextPart
 from antiphon.sessions.models.simple import CASCADE
 from antiphon.stages.base import AnyMessage, Submit
 from antiphon.stages.scripted import Cue, Fail, Finish, Hang, Say, ScriptedStage
-from antiphon.transport import chat_in, sound_files
+from antiphon.transport import chat_in, http_protocol, sound_files
 from antiphon.transport.access import Access
+from antiphon.transport.http_protocol import HttpProtocol
 from antiphon.transport.keys import Keys
 from antiphon.transport.wire_errors import WireError
 
+from .held import HeldStage
 from .serving import Serving, becomes, serving
 from tests.rules import rule
 
@@ -339,6 +345,7 @@ async def test_raw_fields_are_guarded_before_all_else(body: Any, message: str, p
     async with asking(ScriptedStage()) as (served, _):
         status, answer = await posted(served, body)
         assert status == 400
+        assert "frame" not in answer["error"]["message"]
         assert answer["error"] == {"message": message, "type": "BadRequestError", "param": param, "code": 400}
 
 
@@ -426,7 +433,16 @@ async def test_what_a_model_cannot_do_is_refused_by_the_session() -> None:
     async with asking(ScriptedStage()) as (served, _):
         status, answer = await posted(served, user({"type": "image_url", "image_url": picture}))
         assert (status, answer["error"]["type"]) == (400, "BadRequestError")
+        assert answer["error"]["param"] == "messages"
         await becomes(lambda: served.hub.statistics().live == 0)
+
+
+async def test_what_a_session_refuses_is_named_by_the_field_of_the_body() -> None:
+    one_voice = replace(CASCADE, capabilities=replace(CASCADE.capabilities, voices=("joe",)))
+    asked = {"messages": ASKED, "modalities": ["audio"], "audio": {"voice": "bruce"}}
+    async with serving(stage=ScriptedStage(), plugin=one_voice) as served:
+        status, answer = await posted(served, asked)
+        assert (status, answer["error"]["param"]) == (400, "audio.voice")
 
 
 async def test_a_model_that_is_not_served_is_not_found() -> None:
@@ -497,6 +513,77 @@ async def test_who_goes_away_ends_the_answer() -> None:
             assert served.hub.statistics().live == 1
         await becomes(lambda: served.hub.statistics().live == 0)
         assert served.hub.statistics().uncleaned == 0
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[HttpProtocol]:
+    """The connections that were made."""
+    found: list[HttpProtocol] = []
+    made = HttpProtocol.connection_made
+
+    def noted(connection: HttpProtocol, transport: asyncio.Transport) -> None:
+        found.append(connection)
+        made(connection, transport)
+
+    monkeypatch.setattr(HttpProtocol, "connection_made", noted)
+    return found
+
+
+@asynccontextmanager
+async def unread(served: Serving, *, stream: bool) -> AsyncIterator[SocketStream]:
+    """Ask for an answer in sound, which is not read."""
+    body = json.dumps({"messages": ASKED, "stream": stream, "modalities": ["audio"]})
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    async with await anyio.connect_tcp("127.0.0.1", served.server.port) as client:
+        await client.send((head + body).encode())
+        yield client
+
+
+async def read_on(client: SocketStream) -> None:
+    while True:
+        await client.receive()
+
+
+def waiting(connection: HttpProtocol) -> int:
+    """Return how many bytes wait for a client, beyond what its socket holds."""
+    return connection.transport.get_write_buffer_size()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_who_never_reads_is_given_up(connections: list[HttpProtocol], *, stream: bool) -> None:
+    """Neither a task nor a whole answer is left to TCP, which gives up after a quarter of an hour."""
+    clock, stage = VirtualClock(), HeldStage(1_000)
+    async with serving(stage=stage, plugin=CASCADE, clock=clock) as served, unread(served, stream=stream) as client:
+        await becomes(lambda: bool(stage.running))
+        if not stream:
+            stage.finish()
+        await becomes(lambda: waiting(connections[0]) > HIGH_WATER_LIMIT)
+        clock.advance(http_protocol.TAKING_US - 1)
+        assert not connections[0].transport.is_closing()
+        clock.advance(1)
+        await becomes(lambda: served.hub.statistics().live == 0)
+        with anyio.fail_after(10), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+            await read_on(client)
+        (row,) = await served.log.sessions()
+        events = [event for written in await served.log.read(row.session, 0, 5_000) for event in written.events]
+        (ended,) = [event for event in events if isinstance(event, ResponseEnded)]
+        assert ended.status == ("cancelled" if stream else "completed")
+
+
+async def test_who_reads_slowly_is_waited_for(connections: list[HttpProtocol]) -> None:
+    clock, stage = VirtualClock(), HeldStage(1_000)
+    async with serving(stage=stage, plugin=CASCADE, clock=clock) as served, unread(served, stream=False) as client:
+        await becomes(lambda: bool(stage.running))
+        stage.finish()
+        await becomes(lambda: waiting(connections[0]) > HIGH_WATER_LIMIT)
+        answer = b""
+        while (left := waiting(connections[0])) > HIGH_WATER_LIMIT:
+            while waiting(connections[0]) > max(left - 10 * http_protocol.SLOWEST, 0):
+                answer += await client.receive()
+            clock.advance(http_protocol.TAKING_US)
+        while not answer.endswith(b"0\r\n\r\n"):
+            answer += await client.receive()
+        assert answer.startswith(b"HTTP/1.1 200")
 
 
 async def test_an_answer_has_its_time() -> None:

@@ -21,7 +21,7 @@ from antiphon.engine.hub import Hub
 from antiphon.engine.settings import HubSettings
 from antiphon.stages.base import Report
 from antiphon.stages.echo import EchoStage
-from antiphon.transport import connection, server
+from antiphon.transport import connection, http_protocol, server
 from antiphon.transport.access import Access, Request, dialect
 from antiphon.transport.keys import Keys
 from antiphon.transport.server import Insecure, Listening, Server, is_local
@@ -238,7 +238,7 @@ async def test_a_key_that_is_no_text_is_a_wrong_key() -> None:
 
 
 async def test_a_connection_that_never_asks_for_anything_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "REQUEST_S", 0.05)
+    monkeypatch.setattr(http_protocol, "REQUEST_S", 0.05)
     async with serving() as served, await anyio.connect_tcp("127.0.0.1", served.server.port) as stream:
         await stream.send(b"GET /v1/realtime HTT")
         with anyio.fail_after(10), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
@@ -247,7 +247,7 @@ async def test_a_connection_that_never_asks_for_anything_is_cut_off(monkeypatch:
 
 async def test_each_request_of_a_connection_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """It begins anew behind each answer: who asks now and then is not cut off, who stops within a request is."""
-    monkeypatch.setattr(server, "REQUEST_S", 1.0)
+    monkeypatch.setattr(http_protocol, "REQUEST_S", 1.0)
     async with serving() as served, await anyio.connect_tcp("127.0.0.1", served.server.port) as stream:
         with anyio.fail_after(10):
             for _ in range(4):
