@@ -388,7 +388,7 @@ class Runner:
         for event in events:
             if type(event) not in _NAMING:
                 continue
-            for ref in _named(event):
+            for ref in samples_of(event):
                 if held and ref in held:
                     shown[ref] = held.pop(ref)
                     continue
@@ -579,7 +579,7 @@ _NAMING: frozenset[type[Event]] = frozenset({AudioDelta, OutputHeld, AudioReceiv
 """Events that speak of bytes."""
 
 
-def _named(event: AnyEvent) -> tuple[SampleRef, ...]:
+def samples_of(event: AnyEvent) -> tuple[SampleRef, ...]:
     """Return the places of the bytes that an event speaks of, in the order in which they came."""
     match event:
         case AudioDelta(ref=ref):

@@ -268,6 +268,72 @@ def replay(target: Session, data: DataOption = DATA, as_json: JsonOption = False
 
 
 @app.command()
+def fork(
+    target: Session,
+    data: DataOption = DATA,
+    at: Annotated[
+        int | None,
+        typer.Option(
+            metavar="SEQ", help="The last transaction that stays as it is; default: before the first change."
+        ),
+    ] = None,
+    commands: Annotated[
+        Path | None,
+        typer.Option(parser=named, metavar="EDITS.jsonl", help="Changed commands, an edit on each line."),
+    ] = None,
+    config_patch: Annotated[
+        str | None,
+        typer.Option(
+            parser=given, metavar="JSON|FILE", help="Fields of the configuration that shall be otherwise."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", parser=named, metavar="FILE", help="The new log; default: SESSION.jsonl."),
+    ] = None,
+    assume: Annotated[
+        bool,
+        typer.Option(
+            "--assume-answers", help="Take what the stages said in the same turn, though asked otherwise."
+        ),
+    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Name every run of entries.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """
+    Make another log of a session, in which something is otherwise, and say what came of it.
+
+        antiphon fork latest --config-patch '{"turn_detection": {"silence_duration_ms": 300}}'
+
+        antiphon fork session.jsonl --at 120 --commands edits.jsonl --out what-if.jsonl
+
+    What came from outside comes again at its time, with the edits in place, and is decided anew. What the stages
+    said is taken over where they were asked the same. Each line of the edits is one of
+
+        {"drop": 14}   {"drop": [14, 20]}
+
+        {"replace": 14, "command": {"type": "CommitInput"}}   {"replace": 14, "at_us": 2500000}
+
+        {"insert_after": 14, "command": {"type": "BargeIn"}, "at_us": 2600000}
+
+        {"append": {"type": "CreateResponse"}}
+
+    The fork is a log like any other: it can be shown, drawn, replayed, compared and forked again.
+    """
+    from . import cli_fork
+
+    log = cli_logs.load(target, data)
+    made = cli_fork.make(log, cli_fork.wish(at, commands, config_patch, assumes=assume))
+    path = cli_fork.target_file(out, quote(made.report.session, safe=""))
+    cli_logs.write_export(path, made.log)
+    if as_json:
+        print_json(msgspec.json.encode(made.report))
+        return
+    cli_fork.show(screen(), made.report, everything=everything)
+    screen().print(f"{escape(str(path))}: {escape(made.report.session)}, {made.report.transactions:,} transactions")
+
+
+@app.command()
 def doctor(as_json: JsonOption = False) -> None:
     """
     Say what is installed, and what each pipeline still lacks and how to get it. Prepares nothing.

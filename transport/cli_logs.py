@@ -7,11 +7,12 @@ from pathlib import Path
 
 import anyio
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from antiphon.engine.bundle import SUFFIX
 from antiphon.engine.bundle_reader import Bundle, BundleError, is_bundle
 from antiphon.engine.datadir import DataDirectoryError, DataPaths
+from antiphon.engine.fork_note import ForkNote
 from antiphon.engine.retention import NotRemovable, remove
 from antiphon.engine.sample_store import SampleReader
 from antiphon.engine.sqlite_reader import SqliteReader
@@ -54,6 +55,8 @@ class LogHeader(Struct, frozen=True, kw_only=True):
     version: str = VERSION
     """The program that wrote the file."""
     transactions: int = 0
+    fork: ForkNote | UnsetType = UNSET
+    """Of a fork: where it comes from, and what was changed."""
 
 
 class Silence:
