@@ -22,7 +22,8 @@ from antiphon.transport.access import Access
 from antiphon.transport.codes import CLOSE_CODES, INVALID_DATA, NORMAL, PROTOCOL, TOO_BIG
 from antiphon.transport.http_api import application
 from antiphon.transport.keys import Keys
-from antiphon.transport.server import Listening, Server, _Http
+from antiphon.transport.http_protocol import HttpProtocol
+from antiphon.transport.server import Listening, Server
 
 from . import frames
 from .judge import Judge
@@ -273,7 +274,7 @@ class Place:
             date_header=False,
         )
         config.load()
-        return _Http(config=config, server_state=ServerState(), app_state={}, _loop=self.loop)
+        return HttpProtocol(config=config, server_state=ServerState(), app_state={}, _loop=self.loop)
 
     # -- the client beside it --------------------------------------------------------------------------------
 
