@@ -21,8 +21,8 @@ from antiphon.sessions import core
 from antiphon.transport.access import Access
 from antiphon.transport.codes import CLOSE_CODES, INVALID_DATA, NORMAL, PROTOCOL, TOO_BIG
 from antiphon.transport.http_api import application
-from antiphon.transport.keys import Keys
 from antiphon.transport.http_protocol import HttpProtocol
+from antiphon.transport.keys import Keys
 from antiphon.transport.server import Listening, Server
 
 from . import frames
