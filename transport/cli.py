@@ -61,6 +61,8 @@ logs = typer.Typer(
 
         antiphon log import session.antiphon
 
+        antiphon log play latest
+
         antiphon log draw session.jsonl --out timeline.png
 
         antiphon log rm duplex-4f02
@@ -420,6 +422,10 @@ def log_export(
     with_samples: Annotated[
         bool, typer.Option("--with-samples", help="With the sound and the pictures: a bundle.")
     ] = False,
+    wav: Annotated[
+        Path | None,
+        typer.Option(parser=named, metavar="FILE.wav", help="Write the sound instead: what was said and heard."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """
@@ -429,7 +435,16 @@ def log_export(
         antiphon log export latest --out session.jsonl
 
         antiphon log export latest --with-samples --out session.antiphon
+        antiphon log export latest --wav talk.wav
+
+    With --wav, talk.wav has the user on the left and on the right the assistant as it was heard, cut where it was
+    interrupted, on the session's clock; talk-generated.wav has all that was made, uncut.
     """
+    if wav is not None:
+        from . import cli_listen
+
+        cli_listen.say_written(screen(), cli_listen.export(target, data, wav))
+        return
     done = cli_export.export(target, data, out, with_samples=with_samples)
     if out == cli_logs.STANDARD_OUTPUT:
         return
@@ -440,6 +455,27 @@ def log_export(
 
 
 logs.command("import")(cli_export.bring)
+
+
+@logs.command("play")
+def log_play(
+    target: Session,
+    data: DataOption = DATA,
+    generated: Annotated[bool, typer.Option("--generated", help="All that was made, uncut.")] = False,
+    start: Annotated[
+        float, typer.Option("--from", min=0.0, metavar="SECONDS", help="Begin here in the session.")
+    ] = 0.0,
+) -> None:
+    """
+    Play a session: the user on the left, on the right the assistant as it was heard.
+
+        antiphon log play latest
+
+        antiphon log play latest --from 12.5
+    """
+    from . import cli_listen
+
+    cli_listen.play(target, data, screen(), generated=generated, start_s=start)
 
 
 @logs.command("draw")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 
+from antiphon.engine.heard import Heard, Run
 from antiphon.events import events as ev
 from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.commands import ClientCommand, StageCost, StageReport
@@ -48,16 +49,23 @@ class Delta(Struct, frozen=True):
 
 
 class Span(Struct, frozen=True):
-    """A stretch of an answer (`from_ms` to `to_ms` of it) that was heard from `start_s` to `end_s`."""
+    """A stretch of an answer (`from_ms` to `to_ms` of it) that was heard from `start_s` to `end_s`.
+
+    A piece that was late may move the end, but not beyond `until_s`.
+    """
 
     start_s: float
     end_s: float
-    from_ms: int
-    to_ms: int
+    from_ms: float
+    to_ms: float
+    until_s: float | None = None
 
 
 class Answer(Struct):
-    """One response. `points` are (time, milliseconds heard by then); `heard_ms` is set where it was cut."""
+    """One response. `points` are (time, milliseconds heard by then); `heard_ms` is set where it was cut.
+
+    `modelled` is when it was heard by the playout model; None: nobody asked the model.
+    """
 
     response_id: str
     item_id: str
@@ -69,6 +77,7 @@ class Answer(Struct):
     cause: str | None = None
     deltas: list[Delta] = field(default_factory=list[Delta])
     points: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
+    modelled: list[Span] | None = None
     heard_ms: int | None = None
     basis: str | None = None
     text: str = ""
@@ -83,7 +92,10 @@ class Answer(Struct):
     @property
     def played_ms(self) -> int:
         """Sound that was heard, as far as anybody said."""
-        return self.heard_ms if self.heard_ms is not None else max((ms for _, ms in self.points), default=0)
+        if self.heard_ms is not None:
+            return self.heard_ms
+        modelled = () if self.points else (int(span.to_ms) for span in self.modelled or ())
+        return max((*(ms for _, ms in self.points), *modelled), default=0)
 
 
 class Work(Struct):
@@ -156,8 +168,10 @@ class Story(Struct):
 def tell(transactions: Iterable[Transaction]) -> Story:
     """Read a log from its beginning."""
     story = Story()
+    heard = Heard()
     origin: int | None = None
     for transaction in transactions:
+        heard.take(transaction)
         origin = transaction.at if origin is None else origin
         now = (transaction.at - origin) / 1e6
         story.end_s = now
@@ -169,18 +183,42 @@ def tell(transactions: Iterable[Transaction]) -> Story:
             story.commands.append(Mark(now, name if isinstance(command, ClientCommand) else f"({name})"))
         for event in transaction.events:
             _happened(story, event, now)
+    for answer in story.answers:
+        answer.modelled = list(_modelled(heard.runs(answer.response_id), origin or 0))
     return story
 
 
+def _modelled(runs: Iterable[Run], origin: int) -> Iterator[Span]:
+    for run in runs:
+        start = (run.at_us - origin) / 1e6
+        end = start + (run.to_us - run.from_us) / 1e6
+        until = None if run.until_us is None else (run.until_us - origin) / 1e6
+        yield Span(
+            start, end if until is None else min(end, until), run.from_us / 1000, run.to_us / 1000, until_s=until
+        )
+
+
 def spans(answer: Answer) -> Iterator[Span]:
-    """Yield what was heard when: by what the client said, else by a speaker that plays at once."""
-    if not answer.points:
-        if answer.deltas:
-            start = answer.deltas[0].at_s
-            heard = answer.sent_ms if answer.heard_ms is None else answer.heard_ms
-            yield Span(start, start + heard / 1000, 0, heard)
-        return
-    yield from _stretches(answer.points)
+    """Yield what was heard when: by what the client said, else by the playout model, else as if played at once.
+
+    An answer that was cut was heard up to there and no further, whatever was played.
+    """
+    if answer.points:
+        yield from _up_to(answer.heard_ms, _stretches(answer.points))
+    elif answer.modelled is not None:
+        yield from answer.modelled
+    elif answer.deltas:
+        start = answer.deltas[0].at_s
+        heard = answer.sent_ms if answer.heard_ms is None else answer.heard_ms
+        yield Span(start, start + heard / 1000, 0, heard)
+
+
+def _up_to(limit: int | None, stretches: Iterable[Span]) -> Iterator[Span]:
+    for span in stretches:
+        if limit is None or span.to_ms <= limit:
+            yield span
+        elif span.from_ms < limit:
+            yield Span(span.start_s, span.end_s - (span.to_ms - limit) / 1000, span.from_ms, limit)
 
 
 def _stretches(points: list[tuple[float, int]]) -> Iterator[Span]:

@@ -290,12 +290,12 @@ def _unheard(axis: "Axes", answer: Answer, end_s: float, until_s: float, scale: 
 
 
 def _wave_of(
-    axis: "Axes", answer: Answer, start_s: float, from_ms: int, to_ms: int, sound: Sound, colour: str
+    axis: "Axes", answer: Answer, start_s: float, from_ms: float, to_ms: float, sound: Sound, colour: str
 ) -> None:
     if answer.format.encoding != "pcm16" or not answer.deltas:
         return
     origin = answer.deltas[0].ref.start
-    first, last = (origin + answer.format.bytes_for(ms) for ms in (from_ms, to_ms))
+    first, last = (origin + answer.format.bytes_for(int(ms)) for ms in (from_ms, to_ms))
     envelope = _envelope(sound.assistant(first, last), answer.format.rate)
     times = start_s + np.arange(len(envelope) + 1) / BINS_PER_SECOND
     _wave(axis, envelope, times, colour)
