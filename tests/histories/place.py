@@ -238,8 +238,9 @@ class Peer:
         self.seen: list[Shown] = []
         self.created: Shown = {}
         self.code: int | None = None
-        self.g711 = False
-        """Its voice has 8,000 samples a second of one byte each."""
+        self.rate = 16_000 if dialect == "duplex" else 24_000
+        self.encoding = "pcm16"
+        """Of its voice; and `g711_ulaw`, `pcm_f32le`."""
         self._over = False
         self._looked = 0
         self._news = anyio.Event()
@@ -254,11 +255,6 @@ class Peer:
     def token(self) -> str:
         """What it may come back with."""
         return str(self.created["resume_token"])
-
-    @property
-    def rate(self) -> int:
-        """Samples of its voice in a second."""
-        return 8_000 if self.g711 else 16_000 if self.dialect == "duplex" else 24_000
 
     # -- what it hears ---------------------------------------------------------------------------------------
 
@@ -300,9 +296,13 @@ class Peer:
         return next(message for message in reversed(self.seen) if message["type"] == kind)
 
     def _sample(self, loud: bool) -> bytes:
-        if self.g711:
-            return b"\x9f" if loud else b"\xff"
-        return struct.pack("<h", 8_000 if loud else 0)
+        match self.encoding:
+            case "g711_ulaw":
+                return b"\x9f" if loud else b"\xff"
+            case "pcm_f32le":
+                return struct.pack("<f", 0.25 if loud else 0.0)
+            case _:
+                return struct.pack("<h", 8_000 if loud else 0)
 
     # -- what it says ----------------------------------------------------------------------------------------
 

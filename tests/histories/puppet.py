@@ -7,12 +7,13 @@ from antiphon.events.commands import (
     StageFinished,
     StageInnerFinished,
     StageLost,
+    StageOwned,
     StageTranscribed,
     Usage,
 )
 from antiphon.events.items import Message
 from antiphon.events.metrics import StageCost
-from antiphon.stages.base import AnyReport
+from antiphon.stages.base import AnyReport, Append
 from antiphon.stages.scripted import Hang, Say, Script, ScriptedStage, StageClock
 
 WAITING: Script = (Hang(),)
@@ -39,6 +40,17 @@ class Puppet(ScriptedStage):
         """The last request of an answer that is live."""
         answers = [name for name, run in self._runs.items() if run.submit.payload.response_id is not None]
         return answers[-1]
+
+    @property
+    def resident(self) -> str:
+        """The last request that listens, which is live."""
+        listening = [name for name, run in self._runs.items() if run.submit.payload.response_id is None]
+        return listening[-1]
+
+    def own(self) -> None:
+        """Say that all outputs of functions that the resident request was given are taken in."""
+        given = [message.generation for message in self.messages if isinstance(message, Append)]
+        self.tell(StageOwned(request=self.resident, generation=max(given)))
 
     def say(self, text: str, ms: int = 0, marks: tuple[TextMark, ...] = (), request: str | None = None) -> None:
         """Say words, and so much sound."""

@@ -64,6 +64,6 @@ def scene(
 
 def scenes() -> Mapping[str, Scene]:
     """Return all scenes by name."""
-    from . import scenes_life, scenes_talk, scenes_words  # noqa: F401 - they enter themselves
+    from . import scenes_life, scenes_models, scenes_talk, scenes_words  # noqa: F401 - they enter themselves
 
     return dict(sorted(SCENES.items()))

@@ -89,7 +89,7 @@ async def text_turn(here: Place) -> None:
 async def push_to_talk(here: Place) -> None:
     """The beta dialect without turn detection: a button is held, once for nothing, and the sound is G.711."""
     me = await here.connect("beta", turn_detection=None, input_audio_format="g711_ulaw", voice="verse")
-    me.g711 = True
+    me.rate, me.encoding = 8_000, "g711_ulaw"
     await me.speak(256)
     await me.send("input_audio_buffer.clear")
     await me.speak(512)

@@ -1,0 +1,234 @@
+"""Scenes of the models: what each is given and what its stages report, in the shapes that theirs have."""
+
+import base64
+import io
+import wave
+from collections.abc import Callable
+
+import msgspec
+
+from antiphon.events import commands as cmd
+from antiphon.events import events as ev
+from antiphon.sessions.plugins import AURA, MINICPM, NEMOTRON, PERSONAPLEX, QWEN3_OMNI
+from antiphon.stages.base import Stage
+from antiphon.stages.scripted import Cue, Decide, Finish, Hang, Inner, Say, Script, Take
+from antiphon.transport import presets
+
+from .place import Peer, Place
+from .puppet import Puppet
+from .scene import scene
+from .scenes_talk import COSTS, QUICK, SPENT, tell
+from tests.sessions.world import BESIDE, MEMORY
+
+PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(100)).decode()
+
+
+def voice() -> bytes:
+    """Return a WAV file of a second of a tone."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setparams((1, 2, 16_000, 0, "NONE", ""))
+        writer.writeframes(bytes(n % 200 for n in range(32_000)))
+    return file.getvalue()
+
+
+def playing(*scripts: Script) -> Callable[[Place], Stage]:
+    """Return a stage that plays these scripts, and then what the scene says."""
+
+    def make(here: Place) -> Stage:
+        return Puppet(here.clock, dict(enumerate(scripts)))
+
+    return make
+
+
+async def opened(here: Place, preset: presets.Preset) -> Peer:
+    """Open a session as the preset of a model has it."""
+    options = msgspec.to_builtins(preset.options)
+    session = {name: value for name, value in options.items() if value is not None}
+    me = await here.connect("duplex", **{**session, "turn_detection": options["turn_detection"]})
+    me.rate, me.encoding = preset.rate, "pcm_f32le" if preset.width == 4 else "pcm16"
+    return me
+
+
+HEARS: Script = (
+    Take(),
+    Decide("listen", reason="model_listen"),
+    Say("Good ", 500, takes=True),
+    Decide("speak"),
+    Say("morning.", 500, takes=True),
+    Decide("end_of_turn", usage=SPENT, costs=COSTS),
+    Take(),
+    Decide("listen", reason="model_listen"),
+    Say("And then ", 800, takes=True),
+    Hang(),
+)
+
+
+@scene(
+    ev.UnitTaken,
+    ev.UnitsAccepted,
+    ev.ListenDecided,
+    ev.ContinuationPlanned,
+    plugin=MINICPM,
+    stage=playing(HEARS, (Take(), Decide("listen"), Hang())),
+)
+async def minicpm(here: Place) -> None:
+    """MiniCPM-o hears units of a second, decides when it speaks and when it has done, and is interrupted."""
+    me = await opened(here, presets.minicpm(voice(), extra_body={"force_listen_count": 1}))
+    for _ in range(3):
+        await me.append(1_000)
+    await here.wait(2_500)
+    for _ in range(3):
+        await me.append(1_000, loud=False)
+    await me.send("barge_in")
+    await me.append(1_000)
+    await me.update(instructions="Be brief.")
+    await me.close()
+
+
+@scene(ev.UserTranscribed, ev.TextDelta, ev.AudioDelta, ev.ResponseEnded, plugin=QWEN3_OMNI)
+async def qwen3_omni(here: Place) -> None:
+    """Qwen3-Omni answers turns: its words run ahead of its sound, and nothing says where they belong in it."""
+    me = await opened(here, presets.qwen3_omni())
+    for question in ("What is this?", "And that?"):
+        await me.speak(640)
+        await me.silence(640)
+        here.puppet.transcribe(question, seconds=0.6)
+        here.puppet.say("This is ")
+        here.puppet.say("a song.")
+        for _ in range(3):
+            await here.wait(40)
+            here.puppet.say("", 240)
+        here.puppet.finish(SPENT, COSTS)
+        await me.until("response.done")
+        await here.wait(300)
+        await me.ack(300)
+    await me.speak(640)
+    await me.silence(320)
+    await me.close()
+
+
+LOOKS: Script = (Take(), Say("Let me ", 80, takes=True), Say("look.", 80, takes=True), Hang())
+
+
+@scene(
+    cmd.StageCalled,
+    ev.CallEnded,
+    ev.FunctionBatched,
+    ev.FunctionBatchesOwned,
+    ev.AudioDelta,
+    plugin=NEMOTRON,
+    stage=playing(LOOKS, LOOKS),
+    session=1,
+)
+async def nemotron(here: Place) -> None:
+    """Nemotron VoiceChat hears and says a frame each 80 ms; it calls a function, and takes in what that gives."""
+    tool: dict[str, object] = {"type": "function", "name": "weather", "parameters": {"type": "object"}}
+    me = await opened(here, presets.nemotron(tools=[tool]))
+    for _ in range(3):
+        await me.append(80)
+    here.puppet.call("weather", '{"city":"Rome"}', call_id="call_rome", ends=True, request=here.puppet.resident)
+    await me.until("response.done")
+    await me.item(type="function_call_output", call_id="call_rome", output="warm")
+    for _ in range(3):
+        await me.append(80, loud=False)
+    here.puppet.own()
+    here.puppet.say("Warm.", 80, request=here.puppet.resident)
+    await me.append(160)
+    await me.append(80, loud=False)
+    await me.update(instructions="Be brief.")
+    await me.close()
+
+
+@scene(
+    ev.GateOpened,
+    ev.ResponseDrains,
+    cmd.StageInnerFinished,
+    ev.AudioDelta,
+    plugin=AURA,
+    stage=playing(
+        (Say("A red ", 600), Inner(1), Cue("spoken"), Say("car.", 300), Finish(usage=SPENT, costs=COSTS)),
+        (Say("It turns.", 400), Inner(1), Finish(usage=SPENT)),
+    ),
+)
+async def aura(here: Place) -> None:
+    """AURA watches: a turn is pictures and sound, and the next one begins while the last is still spoken."""
+    me = await opened(here, presets.aura(extra_body={"tts_language": "English"}))
+    for _ in range(2):
+        await me.append(200, video_frames=[PICTURE])
+        await me.append(200, video_frames=[PICTURE, PICTURE])
+        await me.send("input_audio_buffer.commit", create_response=True)
+        await here.wait(100)
+    here.puppet.cue("spoken")
+    await here.wait(1_500)
+    for response in [message["response"]["id"] for message in me.seen if message["type"] == "response.created"]:
+        await me.send("playback.ack", response_id=response, played_ms=400)
+    await me.close()
+
+
+@scene(
+    ev.UnitTaken,
+    ev.AudioDelta,
+    ev.ConfigUpdated,
+    ev.SessionClosed,
+    plugin=PERSONAPLEX,
+    stage=playing((Take(2), *(Say("", 80, takes=True),) * 2, *(Say("Well, ", 80, takes=True),) * 2, Hang())),
+)
+async def personaplex(here: Place) -> None:
+    """PersonaPlex hears and says a frame each 80 ms, with a voice and a persona; when its client goes, it ends."""
+    me = await opened(here, presets.personaplex(voice="NATM1", persona="You like tea."))
+    for _ in range(6):
+        await me.append(80)
+    await me.update(voice="NATF0")
+    await me.drop()
+    await here.wait(3_000)
+
+
+OVERLAPPING = msgspec.structs.replace(BESIDE, name="cascade-beside")
+REMEMBERING = msgspec.structs.replace(MEMORY, name="echo-remembering")
+
+
+@scene(ev.GateOpened, ev.ResponseDrains, ev.Interrupted, cmd.StageInnerFinished, plugin=OVERLAPPING)
+async def draining_turns(here: Place) -> None:
+    """A cascade of the tests that takes the next turn while the last is spoken: two drain, and speech stops all."""
+    me = await here.connect("duplex", turn_detection=QUICK)
+    for question in ("One?", "Two?", "Three?"):
+        await me.ask(question)
+        await tell(here, [f"{question[:-1]} ", "it is."], 600)
+        here.puppet.inner(1)
+        await here.wait(20)
+    first = here.puppet.live[0]
+    here.puppet.say("For sure.", 300, request=first)
+    here.puppet.finish(SPENT, request=first)
+    await here.wait(300)
+    await me.speak(192)
+    await me.silence(448)
+    here.puppet.transcribe("Stop.", seconds=0.2)
+    await tell(here, ["Yes."], 200)
+    here.puppet.finish(SPENT)
+    await here.wait(300)
+    await me.close()
+
+
+@scene(
+    ev.UnitTaken,
+    ev.UnitsAccepted,
+    ev.CommandHeld,
+    ev.HoldEnded,
+    ev.ErrorReported,
+    plugin=REMEMBERING,
+    stage=playing((Take(2), Cue("on"), Take(), Say("I hear.", 200, takes=True), Decide("end_of_turn"), Hang())),
+)
+async def remembering(here: Place) -> None:
+    """A resident model of the tests with a memory: what must wait for its units waits, and its prompt stays."""
+    me = await here.connect("duplex", extra_body={"auto_response": True})
+    for _ in range(4):
+        await me.append(64)
+    await me.update(voice="alloy")
+    await me.send("input_audio_buffer.commit", create_response=True)
+    await me.update(instructions="Other ones.")
+    here.puppet.cue("on")
+    await here.wait(200)
+    await me.append(64)
+    await me.send("barge_in")
+    await me.close()
