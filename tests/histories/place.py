@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from antiphon.engine.hosts import InlineHost
 from antiphon.engine.hub import Hub
+from antiphon.engine.scoring import ScoringService
 from antiphon.engine.settings import HubSettings
 from antiphon.events.config import Dialect
 from antiphon.events.log import Transaction, Unavailable
@@ -50,7 +51,13 @@ _encode = msgspec.json.Encoder().encode
 class Place:
     """One server after the other on one disk. `stage` is given to each; `puppet` is it, where a scene moves it."""
 
-    def __init__(self, plugin: TurnModel, settings: HubSettings, stage: Callable[["Place"], Stage]) -> None:
+    def __init__(
+        self,
+        plugin: TurnModel,
+        settings: HubSettings,
+        stage: Callable[["Place"], Stage],
+        scorer: Callable[[], ScoringService] | None = None,
+    ) -> None:
         self.loop = SimLoop(callback_us=0)
         self.clock = SimClock(self.loop)
         self.plugin = plugin
@@ -60,6 +67,7 @@ class Place:
         self.server: Server
         self.stage: Stage
         self._make = stage
+        self._scorer = scorer
         self._tokens = 0
         self._lines: list[Line] = []
         self._scope: anyio.CancelScope
@@ -132,10 +140,11 @@ class Place:
         self._over, self._scope = anyio.Event(), anyio.CancelScope()
         self.stage = self._make(self)
         log, host = self.log, InlineHost(self.stage)
+        scorer = None if self._scorer is None else self._scorer()
         try:
             with self._scope:
                 async with (
-                    Hub(log, log.samples, host, self.plugin, self.settings, self.clock, SECRET) as self.hub,
+                    Hub(log, log.samples, host, self.plugin, self.settings, self.clock, SECRET, scorer) as self.hub,
                     anyio.create_task_group() as group,
                 ):
                     self.server = Server(self.hub, Listening())
@@ -323,9 +332,15 @@ class Peer:
 
     async def append(self, ms: int, *, loud: bool = True, **more: object) -> None:
         """Send one piece of voice, or of silence, when it has passed."""
-        await self.here.wait(ms)
-        data = pybase64.b64encode_as_string(self._sample(loud) * (self.rate * ms // 1000))
-        self.say("input_audio_buffer.append", audio=data, **more)
+        await self.sound(self._sample(loud) * (self.rate * ms // 1000), ms, **more)
+
+    async def sound(self, sound: bytes, piece: int, **more: object) -> None:
+        """Send sound of its format in pieces of so many milliseconds, each when it has passed."""
+        size = len(self._sample(True)) * self.rate * piece // 1000
+        for at in range(0, len(sound), size):
+            await self.here.wait(piece)
+            data = pybase64.b64encode_as_string(sound[at : at + size])
+            self.say("input_audio_buffer.append", audio=data, **more)
 
     async def speak(self, ms: int, *, loud: bool = True, piece: int = PIECE_MS) -> None:
         """Speak, a piece at a time."""

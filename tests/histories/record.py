@@ -21,6 +21,9 @@ def files(names: Sequence[str]) -> dict[Path, str]:
     """Return what the files of these scenes should hold: their logs, and the messages of these."""
     wanted: dict[Path, str] = {}
     for name in names:
+        if (missing := scenes()[name].missing) is not None:
+            _say(f"{name}.jsonl: left as it is: {missing}")
+            continue
         recording = recorded(scenes()[name])
         wanted[FOLDER / f"{name}.jsonl"] = recording.log
         wanted[WIRE / f"{name}.txt"] = recording.wire

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
 
+from antiphon.engine.scoring import ScoringService
 from antiphon.engine.settings import HubSettings
 from antiphon.events.commands import AnyCommand
 from antiphon.events.events import Event
@@ -30,10 +31,18 @@ class Scene(Struct, frozen=True):
     settings: HubSettings
     stage: Callable[[Place], Stage]
     session: int
+    scorer: Callable[[], ScoringService] | None
+    models: Callable[[], str | None] | None
+    """Says why the models that it needs cannot be used here."""
+
+    @property
+    def missing(self) -> str | None:
+        """Why it cannot be played here; None if it can."""
+        return None if self.models is None else self.models()
 
     def place(self) -> Place:
         """Return where it is played."""
-        return Place(self.plugin, self.settings, self.stage)
+        return Place(self.plugin, self.settings, self.stage, self.scorer)
 
 
 def puppet(here: Place) -> Stage:
@@ -50,13 +59,15 @@ def scene(
     settings: HubSettings = SETTINGS,
     stage: Callable[[Place], Stage] = puppet,
     session: int = 0,
+    scorer: Callable[[], ScoringService] | None = None,
+    models: Callable[[], str | None] | None = None,
 ) -> Callable[[Play], Play]:
     """Let a function be a scene; its docstring says what happens. `session`: which of those it opens is kept."""
 
     def enter(play: Play) -> Play:
         name: str = play.__name__
         says = " ".join((play.__doc__ or "").split())
-        SCENES[name] = Scene(name, says, play, shows, plugin, settings, stage, session)
+        SCENES[name] = Scene(name, says, play, shows, plugin, settings, stage, session, scorer, models)
         return play
 
     return enter
@@ -64,6 +75,6 @@ def scene(
 
 def scenes() -> Mapping[str, Scene]:
     """Return all scenes by name."""
-    from . import scenes_life, scenes_models, scenes_talk, scenes_words  # noqa: F401 - they enter themselves
+    from . import scenes_life, scenes_models, scenes_talk, scenes_voice, scenes_words  # noqa: F401 - they enter themselves
 
     return dict(sorted(SCENES.items()))
