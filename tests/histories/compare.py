@@ -11,17 +11,22 @@ WIDEST = 160
 
 
 def differences(old: str, new: str) -> list[str]:
-    """Return how the text of a log, or of its messages, has changed: by transaction, field by field."""
+    """Return how the text of a log, or of its messages, has changed: by transaction, field by field.
+
+    What only follows from another difference is left out: numbers behind something new, times behind a delay.
+    """
     before, after = [_Line(line) for line in old.splitlines()], [_Line(line) for line in new.splitlines()]
     matcher = difflib.SequenceMatcher(None, [line.shape for line in before], [line.shape for line in after], False)
     told: list[str] = []
+    late = 0
     for what, a, b, c, d in matcher.get_opcodes():
-        if what == "equal":
-            for was, now in zip(before[a:b], after[c:d], strict=True):
-                told += _changed(was, now, moved=a != c)
-        else:
+        if what != "equal":
             told += [f"{line.place}: gone: {_short(line.shape)}" for line in before[a:b]]
             told += [f"{line.place}: new: {_short(line.shape)}" for line in after[c:d]]
+            continue
+        for was, now in zip(before[a:b], after[c:d], strict=True):
+            told += _changed(was, now, moved=a != c or was.place != now.place, late=late)
+            late = now.at - was.at
     rest = len(told) - MOST
     return told if rest <= 0 else [*told[:MOST], f"… and {rest} differences more"]
 
@@ -31,6 +36,7 @@ class _Line:
 
     def __init__(self, text: str) -> None:
         number, _, rest = text.partition(" ")
+        self.at = 0
         self.value: object
         if number.isdecimal():
             self.place = number
@@ -39,8 +45,8 @@ class _Line:
             self.value = msgspec.json.decode(text)
             self.place = "header"
         match self.value:
-            case {"seq": int(seq), "command": {"type": str(kind)}, "events": list(events)}:
-                self.place = str(seq)
+            case {"seq": int(seq), "at": int(at), "command": {"type": str(kind)}, "events": list(events)}:
+                self.place, self.at = str(seq), at
                 self.shape = " ".join([kind, "→", *(str(event["type"]) for event in events)])
             case {"type": str(kind)}:
                 self.shape = kind
@@ -50,12 +56,14 @@ class _Line:
                 self.shape = "header"
 
 
-def _changed(was: _Line, now: _Line, *, moved: bool) -> Iterator[str]:
+def _changed(was: _Line, now: _Line, *, moved: bool, late: int) -> Iterator[str]:
     if was.value == now.value:
         return
     for path, before, after in fields(was.value, now.value):
         if moved and path in ("seq", "event_id", "server_event_seq"):
-            continue  # what follows from what is new or gone before it
+            continue
+        if path == "at" and now.at - was.at == late:
+            continue
         where = f"{now.place} {now.shape.partition(' →')[0]}"
         yield f"{where}: {path or 'bytes'}: {_short(before)} → {_short(after)}"
 

@@ -103,11 +103,11 @@ class Puppet(ScriptedStage):
         """Fail the answer."""
         self.tell(StageFailed(request=self.request, code=code, message=message))
 
-    def lose(self) -> None:
+    def lose(self, request: str | None = None) -> None:
         """Be gone, and the answer with it, as a stage process that dies."""
-        request = self.request
-        del self._runs[request]
-        self.tell(StageLost(request=request))
+        lost = request or self.request
+        del self._runs[lost]
+        self.tell(StageLost(request=lost))
 
     def tell(self, report: AnyReport) -> None:
         """Report something."""

@@ -9,9 +9,10 @@ import msgspec
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
-from antiphon.sessions.plugins import AURA, MINICPM, NEMOTRON, PERSONAPLEX, QWEN3_OMNI
+from antiphon.events.context import ContextTurn
+from antiphon.sessions.plugins import AURA, ECHO, MINICPM, NEMOTRON, PERSONAPLEX, QWEN3_OMNI
 from antiphon.stages.base import Stage
-from antiphon.stages.scripted import Cue, Decide, Finish, Hang, Inner, Say, Script, Take
+from antiphon.stages.scripted import Cue, Decide, Finish, Hang, Inner, Refuse, Say, Script, Sleep, Take
 from antiphon.transport import presets
 
 from .place import Peer, Place
@@ -58,7 +59,9 @@ HEARS: Script = (
     Say("morning.", 500, takes=True),
     Decide("end_of_turn", usage=SPENT, costs=COSTS),
     Take(),
-    Decide("listen", reason="model_listen"),
+    Decide("speak"),
+    Sleep(300),
+    Decide("end_of_turn"),
     Say("And then ", 800, takes=True),
     Hang(),
 )
@@ -69,6 +72,8 @@ HEARS: Script = (
     ev.UnitsAccepted,
     ev.ListenDecided,
     ev.ContinuationPlanned,
+    ev.ContinuationDropped,
+    ev.TurnCompleted,
     plugin=MINICPM,
     stage=playing(HEARS, (Take(), Decide("listen"), Hang())),
 )
@@ -231,4 +236,74 @@ async def remembering(here: Place) -> None:
     await here.wait(200)
     await me.append(64)
     await me.send("barge_in")
+    await me.close()
+
+
+@scene(
+    cmd.StageRefused,
+    ev.UnitsGivenUp,
+    ev.UnitsReturned,
+    cmd.StageLost,
+    plugin=ECHO,
+    stage=playing((Take(), Refuse(), Take(2), Hang()), (Take(), Cue("never")), (Take(4), Hang())),
+)
+async def refused_units(here: Place) -> None:
+    """A resident model refuses a unit; then it is lost, twice, and what it had not taken comes anew."""
+    me = await here.connect("duplex", extra_body={"auto_response": True})
+    for _ in range(3):
+        await me.append(64)
+    await me.send("response.create", response={"max_output_tokens": 20})
+    await me.append(64)
+    here.puppet.lose(here.puppet.resident)
+    await here.wait(20)
+    for _ in range(2):
+        await me.append(64)
+    here.puppet.lose(here.puppet.resident)
+    await here.wait(20)
+    await me.append(64)
+    await me.close()
+
+
+@scene(
+    ev.UnansweredDropped,
+    ev.ActivityNoted,
+    ev.ErrorReported,
+    plugin=MINICPM,
+    stage=playing((Take(), Decide("speak"), Take(), Decide("end_of_turn"), Take(), Decide("speak"), Hang())),
+)
+async def minicpm_in_turns(here: Place) -> None:
+    """MiniCPM-o with a client that ends the turns: it takes no words, thinks, says nothing, and is stopped."""
+    me = await opened(here, presets.minicpm(voice(), auto_response=False))
+    await me.ask("Do you read this?")
+    await me.send("input.text.append", text="And this?")
+    await me.append(1_000)
+    await me.send("input_audio_buffer.commit", create_response=True)
+    await here.wait(2_500)
+    await me.append(1_000)
+    await me.send("input_audio_buffer.commit", create_response=True)
+    await here.wait(500)
+    await me.send("response.cancel")
+    await me.close()
+
+
+@scene(cmd.StageContext, ev.ContextCommitted, cmd.StageMeasured, ev.CostsNoted, plugin=AURA)
+async def aura_remembers(here: Place) -> None:
+    """AURA says what it will remember of a turn, and what that cost; of an interrupted turn, nothing."""
+    me = await opened(here, presets.aura())
+    for cut in (False, True):
+        await me.append(200, video_frames=[PICTURE])
+        await me.send("input_audio_buffer.commit", create_response=True)
+        request = here.puppet.request
+        here.puppet.tell(cmd.StageMeasured(request=request, costs=COSTS))
+        here.puppet.say("A red car.", 500)
+        if cut:
+            await me.send("response.cancel")
+        here.puppet.tell(
+            cmd.StageContext(request=request, turn=ContextTurn(user="What is it?", assistant="A car."))
+        )
+        if not cut:
+            here.puppet.inner(1)
+            here.puppet.finish(SPENT)
+        await here.wait(600)
+        await me.ack(500)
     await me.close()

@@ -7,7 +7,7 @@ from antiphon.events import events as ev
 from antiphon.events.audio import TextMark
 from antiphon.events.metrics import StageCost
 from antiphon.stages.base import Stage
-from antiphon.stages.scripted import Finish, Transcribe
+from antiphon.stages.scripted import Finish, Script, Sleep, Transcribe
 
 from .place import Place
 from .puppet import Puppet
@@ -104,13 +104,15 @@ async def push_to_talk(here: Place) -> None:
     await me.close()
 
 
-def hearing(*told: str) -> Callable[[Place], Stage]:
-    """Return a stage that finds these words in a turn that is still spoken, one after the other."""
+def hearing(*told: str, after_ms: int = 0) -> Callable[[Place], Stage]:
+    """Return a stage that finds these words in a turn that is still spoken, one after the other, after a while."""
+    work = (Sleep(after_ms),) if after_ms else ()
+    previews: dict[int, Script] = {
+        n: (*work, Transcribe(text, final=False), Finish()) for n, text in enumerate(told)
+    }
 
     def make(here: Place) -> Stage:
-        return Puppet(
-            here.clock, previews={n: (Transcribe(text, final=False), Finish()) for n, text in enumerate(told)}
-        )
+        return Puppet(here.clock, previews=previews)
 
     return make
 
@@ -158,6 +160,40 @@ async def false_interruption(here: Place) -> None:
     await me.ack(900)
     await me.speak(640)
     await me.silence(448)
+    here.puppet.finish(SPENT)
+    await me.until("response.done")
+    await me.close()
+
+
+@scene(ev.InterruptionSuspected, ev.InterruptionDoubted, ev.ResponseEnded)
+async def doubted_interruption(here: Place) -> None:
+    """Somebody makes a noise over an answer in which no words are found: the answer goes on beside it."""
+    me = await here.connect("duplex", turn_detection={**QUICK, "false_interruption": True})
+    await me.ask("How are you?")
+    await tell(here, ["It is ", "half past ", "three, ", "as ever."], 900)
+    await me.until("response.output_audio.delta")
+    for _ in range(20):
+        await me.append(128, transcript=" ")
+    here.puppet.finish(SPENT)
+    await me.until("response.done")
+    await me.close()
+
+
+@scene(
+    ev.PreviewRequested,
+    ev.PreviewDropped,
+    ev.InputCommitted,
+    stage=hearing("I would like", "I would like to go.", "I would like to go.", after_ms=400),
+)
+async def preview_overtaken(here: Place) -> None:
+    """The words of a turn are asked for, and the user speaks on before they come: they are asked for again."""
+    detection = {"type": "semantic_vad", "eagerness": "high"}
+    me = await here.connect("beta", turn_detection=detection)
+    await me.speak(384)
+    await me.silence(256)
+    await me.speak(256)
+    await me.silence(1_536)
+    await tell(here, ["Go, ", "then."], 300)
     here.puppet.finish(SPENT)
     await me.until("response.done")
     await me.close()
@@ -321,6 +357,26 @@ async def tools_cut_short(here: Place) -> None:
     await me.silence(448)
     here.puppet.transcribe("Never mind.", seconds=0.2)
     await tell(here, ["All right."], 300)
+    here.puppet.finish(SPENT)
+    await me.until("response.done")
+    await me.close()
+
+
+@scene(ev.CreationAbsorbed, ev.CallEnded, ev.AnswerDeferred, ev.ErrorReported)
+async def tools_by_voice(here: Place) -> None:
+    """An output lets the model go on, behind the sound of its call; that a client asks too, once, is no fault."""
+    look = {"type": "function", "name": "look", "parameters": {"type": "object"}}
+    me = await here.connect("duplex", tools=[look], extra_body={"auto_response": True})
+    await me.ask("Look it up.")
+    here.puppet.say("One moment. ", 600)
+    here.puppet.call("look", "{}", call_id="call_look")
+    here.puppet.finish(SPENT)
+    await me.until("response.done")
+    await me.item(type="function_call_output", call_id="call_look", output="blue")
+    await me.send("response.create")
+    await me.ack(600)
+    await me.send("response.create")
+    await tell(here, ["It is ", "blue."], 300)
     here.puppet.finish(SPENT)
     await me.until("response.done")
     await me.close()

@@ -6,15 +6,17 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from rich.console import Console
 
 from antiphon.engine.replay import replay
-from antiphon.events.events import ResponseCreated
+from antiphon.events.commands import AnyCommand
+from antiphon.events.events import AnyEvent, ResponseCreated
 from antiphon.events.log import BEHAVIOUR, from_json, to_json
 from antiphon.sessions import core
-from antiphon.transport import cli, timeline
+from antiphon.transport import cli, timeline, timeline_plot
 from antiphon.transport.cli_show import show
 
 from .broken import place_in
@@ -94,6 +96,21 @@ def test_it_is_shown_and_told_as_a_story(golden: tuple[Scene, Golden]) -> None:
     assert [answer.response_id for answer in story.answers] == begun
 
 
+def test_every_command_and_every_event_is_in_some_history() -> None:
+    logs = [read(path).log for path in HISTORIES]
+    happened = {type(event) for log in logs for entry in log for event in entry.events}
+    happened |= {type(entry.command) for log in logs for entry in log}
+    missing = {kind.__name__ for kind in (*get_args(AnyCommand), *get_args(AnyEvent)) if kind not in happened}
+    assert missing == {"ReportFault"}, "an error of ours ends a recording"
+
+
+@pytest.mark.parametrize("name", ["spoken_turn", "tools", "minicpm", "echo_restart", "chat", "draining_turns"])
+def test_it_is_drawn(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    timeline_plot.draw(timeline.tell(read(FOLDER / f"{name}.jsonl").log), tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 10_000
+
+
 # -- recording -----------------------------------------------------------------------------------------------
 
 
@@ -137,6 +154,8 @@ def test_what_changed_is_told_by_transaction_and_field() -> None:
     ]
     shorter = "".join([head, *lines[:7], *(line.replace('"seq":', '"seq":1') for line in lines[8:])])
     assert differences(text, shorter) == ["8: gone: StageCalled → CallStarted CallDelta"]
+    delayed = text.replace('"at":16000', '"at":17000').replace('"at":18000', '"at":19000')
+    assert [line.partition(":")[0] for line in differences(text, delayed)] == ["6 StageProduced"]
     wire = (WIRE / "tools.txt").read_text()
     other = wire.replace('"status":"completed"', '"status":"done"')
     told_of = differences(wire, other)
@@ -186,6 +205,13 @@ def test_a_log_of_a_later_layout_is_refused_by_name(
     later.write_bytes((FOLDER / "tools.jsonl").read_bytes().replace(b'"v":2}\n', b'"v":99}\n'))
     assert ended(monkeypatch, "replay", str(later)) == 2
     assert "layout 99, which a later version of antiphon wrote" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_log_of_a_model_that_is_not_shipped_is_refused_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(monkeypatch, "replay", str(FOLDER / "draining_turns.jsonl")) == 2
+    assert "cascade-beside" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("path", sorted(OLD.glob("*.jsonl")), ids=lambda path: path.stem)
