@@ -11,15 +11,21 @@ from antiphon.sessions import core
 from antiphon.sessions.plugins import REGISTRY, Registry
 
 from .scene import Scene, scenes
-from .wire import told
+from .telling import told
 
 FOLDER = Path(__file__).parent
 WIRE = FOLDER / "wire"
 BROKEN = FOLDER / "refused"
 OLD = FOLDER / "old"
+UNSHIPPED = FOLDER / "unshipped"
 
 PLUGINS: Registry = {**REGISTRY, **{scene.plugin.name: scene.plugin for scene in scenes().values()}}
 """The shipped models, and those of tests."""
+
+
+def home(scene: Scene) -> Path:
+    """Return the file of a scene; those of models that are not shipped lie apart: only tests replay them."""
+    return (FOLDER if scene.plugin.name in REGISTRY else UNSHIPPED) / f"{scene.name}.jsonl"
 
 
 class Header(Struct, frozen=True, kw_only=True):

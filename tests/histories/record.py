@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .broken import broken
 from .compare import differences
-from .golden import BROKEN, FOLDER, WIRE, recorded
+from .golden import BROKEN, FOLDER, UNSHIPPED, WIRE, home, recorded
 from .scene import scenes
 
 README = FOLDER / "README.md"
@@ -25,7 +25,7 @@ def files(names: Sequence[str]) -> dict[Path, str]:
             _say(f"{name}.jsonl: left as it is: {missing}")
             continue
         recording = recorded(scenes()[name])
-        wanted[FOLDER / f"{name}.jsonl"] = recording.log
+        wanted[home(scenes()[name])] = recording.log
         wanted[WIRE / f"{name}.txt"] = recording.wire
         for broken_name, text in broken(name, recording.log).items():
             wanted[BROKEN / f"{broken_name}.jsonl"] = text
@@ -79,9 +79,10 @@ def _tell(path: Path, old: str, new: str) -> None:
 
 def _leftovers(*, check: bool) -> int:
     """Remove the files of scenes that there are no more."""
-    kept = {*scenes()}
-    left = [path for path in (*FOLDER.glob("*.jsonl"), *WIRE.glob("*.txt")) if path.stem not in kept]
-    for path in left:
+    logs = {home(scene) for scene in scenes().values()}
+    left = {*FOLDER.glob("*.jsonl"), *UNSHIPPED.glob("*.jsonl")} - logs
+    left |= {path for path in WIRE.glob("*.txt") if path.stem not in scenes()}
+    for path in sorted(left):
         _say(f"{path.relative_to(FOLDER)}: no scene has this name")
         if not check:
             path.unlink()

@@ -21,12 +21,12 @@ from antiphon.transport.cli_show import show
 
 from .broken import place_in
 from .compare import differences
-from .golden import BROKEN, FOLDER, OLD, PLUGINS, WIRE, Golden, digest, read
+from .golden import BROKEN, FOLDER, OLD, PLUGINS, UNSHIPPED, WIRE, Golden, digest, home, read
 from .scene import SCENES, Scene, scenes
-from .wire import told
+from .telling import told
 from tests.rules import rule
 
-HISTORIES = sorted(FOLDER.glob("*.jsonl"))
+HISTORIES = sorted([*FOLDER.glob("*.jsonl"), *UNSHIPPED.glob("*.jsonl")])
 AGAIN = "record it again (make histories RECORD=1) if this is wanted"
 
 
@@ -38,7 +38,7 @@ def golden(request: pytest.FixtureRequest) -> tuple[Scene, Golden]:
 
 def test_every_scene_is_recorded_and_has_its_line() -> None:
     names = set(scenes())
-    assert {path.stem for path in HISTORIES} == names
+    assert set(HISTORIES) == {home(scene) for scene in scenes().values()}
     assert {path.stem for path in WIRE.glob("*.txt")} == names
     readme = (FOLDER / "README.md").read_text()
     for name, scene in SCENES.items():
@@ -107,7 +107,7 @@ def test_every_command_and_every_event_is_in_some_history() -> None:
 @pytest.mark.parametrize("name", ["spoken_turn", "tools", "minicpm", "echo_restart", "chat", "draining_turns"])
 def test_it_is_drawn(name: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    timeline_plot.draw(timeline.tell(read(FOLDER / f"{name}.jsonl").log), tmp_path / "picture.png")
+    timeline_plot.draw(timeline.tell(read(home(scenes()[name])).log), tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 10_000
 
 
@@ -210,7 +210,7 @@ def test_a_log_of_a_later_layout_is_refused_by_name(
 def test_a_log_of_a_model_that_is_not_shipped_is_refused_by_its_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ended(monkeypatch, "replay", str(FOLDER / "draining_turns.jsonl")) == 2
+    assert ended(monkeypatch, "replay", str(UNSHIPPED / "draining_turns.jsonl")) == 2
     assert "cascade-beside" in capsys.readouterr().err
 
 
