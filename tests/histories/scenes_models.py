@@ -113,6 +113,26 @@ async def qwen3_omni(here: Place) -> None:
     await me.close()
 
 
+@scene(cmd.CreateItem, ev.ItemCreated, ev.UserTranscribed, ev.ItemRetrieved, ev.ErrorReported, plugin=QWEN3_OMNI)
+async def pictures(here: Place) -> None:
+    """A GA client shows Qwen3-Omni pictures beside words and sound; one that is no picture is refused."""
+    me = await here.connect("ga", audio={"input": {"turn_detection": None}})
+    shown = {"type": "input_image", "image_url": f"data:image/png;base64,{PICTURE}", "detail": "low"}
+    words = {"type": "input_text", "text": "What is this?"}
+    await me.item(type="message", role="user", content=[words, shown], id="shown")
+    await me.item(type="message", role="user", content=[{**shown, "image_url": "https://here/picture.png"}])
+    await me.send("conversation.item.retrieve", item_id="shown")
+    await me.speak(256)
+    await me.send("input_audio_buffer.commit")
+    await me.send("response.create")
+    here.puppet.transcribe("Tell me.", seconds=0.25)
+    here.puppet.say("A picture.")
+    here.puppet.say("", 400)
+    here.puppet.finish(SPENT, COSTS)
+    await me.until("response.done")
+    await me.close()
+
+
 LOOKS: Script = (Take(), Say("Let me ", 80, takes=True), Say("look.", 80, takes=True), Hang())
 
 
