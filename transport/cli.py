@@ -435,6 +435,7 @@ def log_export(
         antiphon log export latest --out session.jsonl
 
         antiphon log export latest --with-samples --out session.antiphon
+
         antiphon log export latest --wav talk.wav
 
     With --wav, talk.wav has the user on the left and on the right the assistant as it was heard, cut where it was
