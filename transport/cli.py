@@ -337,6 +337,39 @@ def fork(
 
 
 @app.command()
+def diff(
+    a: Session,
+    b: Session,
+    data: DataOption = DATA,
+    times: Annotated[
+        bool, typer.Option("--times", help="That something came at another time is a difference too.")
+    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Every difference, with all that it has.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """
+    Lay two logs beside each other: where they part, and how their turns differ.
+
+        antiphon diff session.jsonl what-if.jsonl
+
+        antiphon diff latest duplex-4f02 --json
+
+    Names that only one of them has, and numbers that count what came before, are no differences.
+
+    Exit code 0: the same; 1: different; 2: one of them cannot be read.
+    """
+    from . import cli_diff
+
+    verdict = cli_diff.judge(cli_logs.load(a, data), cli_logs.load(b, data), everything=everything, times=times)
+    if as_json:
+        print_json(msgspec.json.encode(verdict))
+    else:
+        cli_diff.show(screen(), verdict, everything=everything)
+    if not verdict.equal:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
 def doctor(as_json: JsonOption = False) -> None:
     """
     Say what is installed, and what each pipeline still lacks and how to get it. Prepares nothing.

@@ -18,7 +18,7 @@ class TurnRow(Struct, frozen=True, kw_only=True):
     """A turn of the user, and the answer to it. Times are seconds of session time.
 
     `first_ms` is how long after the end of the turn the first sound of the answer came. `interruptions` are their
-    causes, until the next turn ends.
+    causes, until the next turn ends; `heard_ms` is None where nobody said.
     """
 
     item_id: str
@@ -71,9 +71,16 @@ def _row(story: Story, turn: Turn, until: float) -> TurnRow:
         answer=" ".join(known.text for known in known if known.text),
         status=None if answer is None else answer.cause or answer.status,
         first_ms=first,
-        heard_ms=None if answer is None or not answer.deltas else answer.played_ms,
+        heard_ms=_heard(answer),
         interruptions=tuple(mark.label for mark in story.interruptions if end <= mark.at_s < until),
     )
+
+
+def _heard(answer: Answer | None) -> int | None:
+    """Return how much of an answer was heard, None where nobody said."""
+    if answer is None or (answer.heard_ms is None and not answer.points):
+        return None
+    return answer.played_ms
 
 
 def changes(before: Sequence[TurnRow], after: Sequence[TurnRow], same: Callable[[str], str | None]) -> list[str]:
@@ -113,10 +120,10 @@ def _turn_changes(name: str, before: TurnRow, after: TurnRow) -> list[str]:
         said.append(f"the answer to {name} ended as {after.status or 'none'} instead of {before.status or 'none'}")
     if before.first_ms != after.first_ms:
         said.append(
-            f"the first sound behind {name} came after {_ms(after.first_ms)} instead of {_ms(before.first_ms)}"
+            f"the first sound behind {name} came {_after(after.first_ms)} instead of {_after(before.first_ms)}"
         )
     if before.heard_ms != after.heard_ms:
-        said.append(f"of the answer to {name} {_ms(after.heard_ms)} were heard instead of {_ms(before.heard_ms)}")
+        said.append(f"of the answer to {name} {_ms(after.heard_ms)} was heard instead of {_ms(before.heard_ms)}")
     if before.interruptions != after.interruptions:
         said.append(f"behind {name}: {_causes(after)} instead of {_causes(before)}")
     return said
@@ -131,7 +138,11 @@ def _s(seconds: float | None) -> str:
 
 
 def _ms(ms: int | None) -> str:
-    return "no sound" if ms is None else f"{ms:,} ms"
+    return "nothing" if ms is None else f"{ms:,} ms"
+
+
+def _after(ms: int | None) -> str:
+    return "never" if ms is None else f"after {ms:,} ms"
 
 
 def _causes(row: TurnRow) -> str:

@@ -109,8 +109,8 @@ def test_turns_are_compared_in_words() -> None:
         f"turn 1 was heard as “{'x' * 59}…” instead of “One?”",
         "the answer to turn 1 was nothing instead of “Yes.”",
         "the answer to turn 1 ended as none instead of completed",
-        "the first sound behind turn 1 came after no sound instead of 300 ms",
-        "of the answer to turn 1 200 ms were heard instead of no sound",
+        "the first sound behind turn 1 came never instead of after 300 ms",
+        "of the answer to turn 1 200 ms was heard instead of nothing",
     ]
     assert changes([one, two], [two], {"b": "b"}.get) == ["turn 1 (“One?”) is not there any more"]
     assert changes([two], [one, two], {"b": "b"}.get) == ["turn 1 (“One?”) is new: it ended at 2.000 s"]
