@@ -297,6 +297,8 @@ class Fork:
         try:
             events = core.decide(session, command, now, self._plugins)
         except core.Refusal as refusal:
+            if isinstance(command, cmd.OpenSession):
+                raise PatchError(f"no session can be opened so: {refusal.message}") from None
             self._leave(seq, f"refused now: {refusal.code}")
             return []
         if not events:

@@ -10,7 +10,7 @@ from antiphon.stages.base import AnyReport
 
 from .fork_edits import Edits
 from .fork_names import Names
-from .fork_origin import Asked, Given, Origin, Said, operation_of
+from .fork_origin import Asked, Given, Origin, Said
 from .fork_same import Sounds, question
 
 UNANSWERED = "no_recorded_answer"
@@ -50,10 +50,15 @@ class Held(Struct):
         self.since = given.effect.operation if isinstance(given.effect, fx.FeedStage) else 0
         return [known.effect for known in self.inputs if known.effect is not None]
 
-    def heeds(self, report: AnyReport) -> bool:
-        """Whether what a live stage says was not said before: it was told again what was answered long ago."""
-        operation = operation_of(report)
-        return operation is None or operation >= self.since
+    def answered(self, question: fx.AnyEffect) -> bool:
+        """Whether a question was answered before a live stage took over: it is only told what was there."""
+        match question:
+            case fx.SubmitToStage():
+                return self.since > 0
+            case fx.FeedStage(operation=operation):
+                return operation < self.since
+            case _:
+                return False
 
 
 class Asking:

@@ -72,6 +72,13 @@ app.add_typer(logs, name="log")
 app.add_typer(cli_keys.app, name="keys")
 
 
+class Pace(StrEnum):
+    """What time does in a fork while live stages work."""
+
+    REAL = "real"
+    VIRTUAL = "virtual"
+
+
 class Durability(StrEnum):
     """What a session survives."""
 
@@ -300,6 +307,18 @@ def fork(
             "--assume-answers", help="Take what the stages said in the same turn, though asked otherwise."
         ),
     ] = False,
+    pipeline: Annotated[
+        str | None,
+        typer.Option(
+            parser=given,
+            metavar="NAME|FILE.toml",
+            help="What answers where nothing was recorded: its stages, live.",
+        ),
+    ] = None,
+    pace: Annotated[
+        Pace,
+        typer.Option(help="What time does while live stages work: `real` it goes on, `virtual` it stands still."),
+    ] = Pace.REAL,
     everything: Annotated[bool, typer.Option("--all", help="Name every run of entries.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -311,7 +330,8 @@ def fork(
         antiphon fork session.jsonl --at 120 --commands edits.jsonl --out what-if.jsonl
 
     What came from outside comes again at its time, with the edits in place, and is decided anew. What the stages
-    said is taken over where they were asked the same. Each line of the edits is one of
+    said is taken over where they were asked the same; where not, a --pipeline answers live, or the request fails by
+    name. Each line of the edits is one of
 
         {"drop": 14}   {"drop": [14, 20]}
 
@@ -323,10 +343,14 @@ def fork(
 
     The fork is a log like any other: it can be shown, drawn, replayed, compared and forked again.
     """
-    from . import cli_fork
+    from . import cli_fork, cli_fork_live
 
     log = cli_logs.load(target, data)
-    made = cli_fork.make(log, cli_fork.wish(at, commands, config_patch, assumes=assume))
+    wish = cli_fork.wish(at, commands, config_patch, assumes=assume)
+    if pipeline is None:
+        made = cli_fork.make(log, wish)
+    else:
+        made = cli_fork_live.make(log, wish, cli_fork_live.Stages(pipeline, data, pace.value), screen(stderr=True))
     path = cli_fork.target_file(out, quote(made.report.session, safe=""))
     cli_logs.write_export(path, made.log)
     if as_json:

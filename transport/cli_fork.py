@@ -101,15 +101,28 @@ def make(log: LoadedLog, wanted: Wish) -> Made:
     Raises:
         Stop: the log cannot be decided again, or what is wanted cannot be done.
     """
-    origin, edits, patch, at = prepared(log, wanted)
-    session = fork_id(origin.session, at, wanted.edits, wanted.patch, "assumed" if wanted.assumes else "")
+    fork = begun(log, wanted, salt="")
     try:
-        fork = Fork(origin, edits, session=session, at=at, wanted=patch, assumes=wanted.assumes)
         while fork.step():
             pass
     except (fork_patch.PatchError, Circling) as error:
         raise Stop(str(error), UNUSABLE) from error
     return finished(log, wanted, fork)
+
+
+def begun(log: LoadedLog, wanted: Wish, *, salt: str, live: bool = False) -> Fork:
+    """Return a fork with all that comes before the first change; `salt` gives it an id of its own.
+
+    Raises:
+        Stop: the log cannot be decided again, or what is wanted cannot be done.
+    """
+    origin, edits, patch, at = prepared(log, wanted)
+    salt += "assumed" if wanted.assumes else ""
+    session = fork_id(origin.session, at, wanted.edits, wanted.patch, salt)
+    try:
+        return Fork(origin, edits, session=session, at=at, wanted=patch, live=live, assumes=wanted.assumes)
+    except fork_patch.PatchError as error:
+        raise Stop(str(error), UNUSABLE) from error
 
 
 def prepared(log: LoadedLog, wanted: Wish) -> tuple[Origin, fork_edits.Edits, fork_patch.Wanted | None, int]:

@@ -176,8 +176,8 @@ async def hub_for(
     When it has ended in order, `left` is told how many sessions its log keeps for a resume.
     """
     async with AsyncExitStack() as stack:
-        plugin = _plugin(pipeline)
-        host = _host(pipeline, plugin)
+        plugin = session_half(pipeline)
+        host = stage_host(pipeline, plugin)
         log, samples, secret = await _store(settings, stack)
         scorer = scorer or LateScorer(pipeline.voice_activity)
         if pipeline.voice_activity.arguments:
@@ -222,7 +222,7 @@ async def _store(settings: ServeSettings, stack: AsyncExitStack) -> tuple[EventL
     return log, log.samples, directory.secret
 
 
-def _plugin(pipeline: Pipeline) -> SessionPlugin:
+def session_half(pipeline: Pipeline) -> SessionPlugin:
     """Return the session half, looked at before anything is started (B26).
 
     Raises:
@@ -238,7 +238,12 @@ def _plugin(pipeline: Pipeline) -> SessionPlugin:
     return plugin
 
 
-def _host(pipeline: Pipeline, plugin: SessionPlugin) -> PipelineHost:
+def stage_host(pipeline: Pipeline, plugin: SessionPlugin) -> PipelineHost:
+    """Return the host of a pipeline's stage, which is not started.
+
+    Raises:
+        PipelineError: the stage cannot be made, or does not fit the session half.
+    """
     choice = pipeline.stage
     if choice.hosting == "process":
         return ProcessHost(choice.factory, choice.arguments)

@@ -293,7 +293,16 @@ def test_a_patch_that_no_session_can_have_is_refused() -> None:
         forked(world.log, at=2, patch={"speed": 1.5})
     with pytest.raises(fork_patch.PatchError, match="did not take it behind 1"):
         forked(World().log, at=1, patch={"turn_detection": {"type": "server_vad", "threshold": 7}})
-    assert fork_patch.parse('{"tools": [], "echo": {"a": 1}}')
+    opening = plain(world.log[0].command) | {"plugin_version": "9"}
+    with pytest.raises(fork_patch.PatchError, match="no session can be opened so"):
+        forked(world.log, {"replace": 1, "command": opening})
+    made = forked(
+        world.log, patch={"tools": [{"name": "x"}], "echo": {"a": 1}, "transcription": {"language": "de"}}
+    )
+    config = only(list(made.transactions[0].events), ev.SessionOpened).view.config
+    assert (config.tools, config.echo) == ('[{"name":"x"}]', {"a": "1"})
+    assert config.transcription is not None
+    assert config.transcription.language == "de"
 
 
 # -- what the stages said --------------------------------------------------------------------------------------

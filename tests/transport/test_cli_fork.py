@@ -125,3 +125,35 @@ def test_turns_are_compared_in_words() -> None:
 def test_spans_are_joined_and_cut_short() -> None:
     assert cli_fork.spans([(1, 2), (3, 4), (6, 6)]) == "1–4, 6"
     assert cli_fork.spans([(n, n) for n in range(0, 40, 2)]).endswith("14, …")
+
+
+@pytest.mark.parametrize("pace", ["real", "virtual"])
+def test_a_pipeline_answers_what_nobody_has(run: Run, tmp_path: Path, pace: str) -> None:
+    world = World(plugin="echo")
+    world.say("Hello?")
+    log, edits, out = tmp_path / "origin.jsonl", tmp_path / "edits.jsonl", tmp_path / "fork.jsonl"
+    write_export(log, LoadedLog(header_of("duplex-1", world.log), world.log))
+    edits.write_text('{"append": {"type": "CreateResponse"}}')
+    code, said, told = run(
+        "fork", log, "--commands", edits, "--pipeline", "echo", "--pace", pace, "-o", out, "--json"
+    )
+    assert code == 0
+    assert "echo answers duplex-" in told
+    report = json.loads(said)
+    assert report["turns"][0]["answer"] == 'You said: "Hello?"'
+    assert [run["source"] for run in report["fork"]["entries"]] == ["prefix", "edited", "live"]
+    assert report["fork"]["pipeline"] == "echo"
+    assert run("replay", out)[0] == 0
+
+
+def test_a_pipeline_that_cannot_answer_is_named(run: Run, log: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.toml"
+    broken.write_text("name = 1")
+    for pipeline, words in (
+        ("none", "there is no pipeline 'none'"),
+        (str(broken), "the description of a pipeline is wrong"),
+        ("echo", "the pipeline 'echo' answers for echo 1, and the log is of cascade 1"),
+    ):
+        code, _, said = run("fork", log, "--pipeline", pipeline, "-o", tmp_path / "fork.jsonl")
+        assert code == 2
+        assert words in said
