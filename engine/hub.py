@@ -39,6 +39,7 @@ from .openings import Openings
 from .outcome import Outcome, decided, durable
 from .plugins import check_plugin
 from .published import Published
+from .restart import Restart
 from .roster import OVERTAKEN, Roster
 from .runner import Meter
 from .scoring import LevelScorer, ScoringService
@@ -142,6 +143,16 @@ class Hub:
     def recovered(self) -> anyio.Event:
         """Set when every unfinished session of the log has been taken over, or is left alone."""
         return self._roster.recovered
+
+    @property
+    def counted(self) -> anyio.Event:
+        """Set when it is known how many sessions a former process left."""
+        return self._roster.counted
+
+    @property
+    def restart(self) -> Restart:
+        """How far the taking over of these is."""
+        return self._roster.restart
 
     @property
     def ready(self) -> anyio.Event:

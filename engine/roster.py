@@ -22,6 +22,7 @@ from .live import Live
 from .lost import RETRY_US, Lost
 from .orphans import Orphans, session_of
 from .recovery import fold
+from .restart import Restart, bring_back
 from .runner import Meter, Runner
 from .scoring import ScoringService
 from .settings import HubSettings
@@ -57,6 +58,8 @@ class Roster:
         self.recovered = anyio.Event()
         self.counted = anyio.Event()
         """Set when it is known which sessions a former process left: they hold their slots from then on."""
+        self.restart = Restart()
+        """How far the taking over is."""
         self.dead = False
         """Whether the engine has ended by an error (M16)."""
         self.counts = Counts()
@@ -71,6 +74,9 @@ class Roster:
         self._scoring = scoring
         self._tasks = tasks
         self._stopping = stopping
+        self._folding = anyio.Lock()
+        """Held while a session is folded: a thread that reads and a loop that folds keep each other waiting for the
+        interpreter, and two of each at a time need twice as long for the same work."""
         self._lost = Lost(clock, stopping, tasks, self._take_over, self._give_up)
         self._elsewhere: dict[str, str] = {}
         """Sessions that another pipeline's server serves, and the plugin that they need."""
@@ -154,14 +160,20 @@ class Roster:
 
     # -- runners ---------------------------------------------------------------------------------------------
 
-    def start(self, session: core.Session, name: str, term: int, *, head: int, owner: str) -> Live:
-        """Begin to run a session whose term was acquired; a runner that it still had stops at once."""
+    def start(
+        self, session: core.Session, name: str, term: int, *, head: int, owner: str, snapshot: int = 0
+    ) -> Live:
+        """Begin to run a session whose term was acquired; a runner that it still had stops at once.
+
+        `snapshot` is the place of the last one that can be used.
+        """
         before = self.live.get(name)
         runner = Runner(
             session,
             name=name,
             term=term,
             head=head,
+            snapshot=snapshot,
             log=self._log,
             samples=self._samples,
             host=self._pipeline,
@@ -269,13 +281,22 @@ class Roster:
         ours = [row.session for row in rows if self._can_serve(row)]
         for name in ours:
             self._lost.add(name)
+        self.restart.left = len(ours)
         self.counted.set()
-        for name in ours:
-            if name in self._lost and await self._lost.revive(name) is not None:
-                self.counts.recovered += 1
+        await bring_back(ours, self._bring_back, self.restart, self._stopping)
+        if not self._stopping.is_set():
+            self.recovered.set()
+
+    async def _bring_back(self, name: str) -> bool:
+        """Take over one; whoever wants it at once may have done so already."""
+        if name not in self._lost:
+            back = name in self.live
+        else:
+            back = await self._lost.revive(name) is not None
             if name in self._lost:
                 self._lost.keep_trying(name)
-        self.recovered.set()
+        self.counts.recovered += back
+        return back
 
     def _can_serve(self, row: SessionRow) -> bool:
         """Whether the session's plugin is the one that runs here; if not, the session is left alone in the log."""
@@ -304,10 +325,12 @@ class Roster:
     async def _take_over(self, name: str) -> Live | None:
         """Become the writer of an unfinished session (DESIGN 4, restart); raises as `TakeOver` says."""
         term = await self._log.acquire(name)
-        folded = await fold(self._log, name)
+        async with self._folding:
+            folded = await fold(self._log, name)
         if folded is None or folded.session.phase == "closed":
             return None
-        live = self.start(folded.session, name, term, head=folded.head, owner=folded.session.owner)
+        owner = folded.session.owner
+        live = self.start(folded.session, name, term, head=folded.head, owner=owner, snapshot=folded.snapshot)
         started = StartRunner(term=term, wall_us=self._clock.wall_us(), grace_ms=self._settings.recovery_grace_ms)
         outcome = await live.ask(started)
         if isinstance(outcome.error, LogError):
@@ -328,3 +351,4 @@ async def _retire(live: Live) -> None:
         await live.over.wait()
     runner.stop()
     await live.over.wait()
+    await runner.keep()

@@ -102,6 +102,7 @@ class Runner:
         name: str,
         term: int,
         head: int,
+        snapshot: int,
         log: EventLog,
         samples: Samples,
         host: PipelineHost,
@@ -148,7 +149,7 @@ class Runner:
         self._timer_at = 0
         self._useless_tick_at: int | None = None
         """A deadline for which a tick decided nothing: asking again at once would only spin."""
-        self._snapshot_seq = head
+        self._snapshot_seq = snapshot
         self._snapshot_due = False
         self._upcoming: tuple[int, SessionConfig] | None = None
         """What `upcoming` was behind which transaction: it is asked for with every append."""
@@ -522,17 +523,27 @@ class Runner:
     # -- snapshots -------------------------------------------------------------------------------------------
 
     def _consider_snapshot(self, entry: Published) -> None:
-        since = entry.transaction.seq - self._snapshot_seq
-        if since >= SNAPSHOT_ENTRIES or (since >= SNAPSHOT_AFTER and entry.ends_turn):
+        transaction = entry.transaction
+        since = transaction.seq - self._snapshot_seq
+        # What had to be folded at this start shall not have to be folded at the next one, however soon that is.
+        rests = entry.ends_turn or type(transaction.command) is StartRunner
+        if since >= SNAPSHOT_ENTRIES or (since >= SNAPSHOT_AFTER and rests):
             self._snapshot_due = True
 
     def _snapshot(self) -> None:
         """Keep the state if it is time, but only at rest: then the decided state is the durable one."""
         if self._snapshot_due and not self._pending and self.failure is None:
             self._snapshot_due = False
-            self._snapshot_seq = self.head
-            state = Snapshot(seq=self.head, version=core.STATE_VERSION, state=core.dump(self.session))
-            self._tasks.start_soon(self._save, state)
+            self._tasks.start_soon(self._save, self._taken())
+
+    def _taken(self) -> Snapshot:
+        self._snapshot_seq = self.head
+        return Snapshot(seq=self.head, version=core.STATE_VERSION, state=core.dump(self.session))
+
+    async def keep(self) -> None:
+        """Keep the state in which it was stopped, so that the next process need not fold what led there."""
+        if self.failure is None and not self._pending and self.head - self._snapshot_seq >= SNAPSHOT_AFTER:
+            await self._save(self._taken())
 
     async def _save(self, snapshot: Snapshot) -> None:
         try:

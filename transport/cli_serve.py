@@ -15,6 +15,7 @@ from rich.markup import escape
 from structlog.typing import EventDict, ExcInfo
 
 from antiphon.engine.datadir import DataDirectoryError
+from antiphon.engine.restart import Restart
 from antiphon.events.log import LogError
 
 from .cli_errors import UNUSABLE, Stop
@@ -86,21 +87,34 @@ def _told(settings: ServeSettings, errors: Console) -> Told:
         errors.print(f"[bold red]antiphon:[/] the voice detector cannot be loaded: {escape(reason)}")
         errors.print("[dim]Loudness takes its place, which hears worse where it is noisy.[/]")
 
+    def recovering(restart: Restart) -> None:
+        errors.print(f"[dim]taking over the sessions of the last run: {restart.done:,} of {restart.left:,}[/]")
+
+    def recovered(restart: Restart) -> None:
+        missing = restart.left - restart.back
+        taken = f"{_sessions(restart.back)} of the last run {'is' if restart.back == 1 else 'are'} taken over"
+        errors.print(f"{taken}{f', {missing:,} could not be: the log says why' if missing else ''}")
+
     def stopping() -> None:
         errors.print("[dim]stopping: clients are told, sessions are written down[/]")
 
     def stopped(left: int) -> None:
-        sessions = {0: "no session is left to resume", 1: "1 session can be resumed"}
-        errors.print(f"stopped; {sessions.get(left, f'{left:,} sessions can be resumed')}")
+        errors.print(f"stopped; {f'{_sessions(left)} can be resumed' if left else 'no session is left to resume'}")
 
     return Told(
         listening=listening,
         ready=ready,
         unavailable=unavailable,
         undetected=no_detector,
+        recovering=recovering,
+        recovered=recovered,
         stopping=stopping,
         stopped=stopped,
     )
+
+
+def _sessions(count: int) -> str:
+    return "1 session" if count == 1 else f"{count:,} sessions"
 
 
 class _Forwarded(logging.Handler):

@@ -40,11 +40,19 @@ class ModelList(Struct, frozen=True, kw_only=True):
     data: list[ModelOut]
 
 
+class Recovering(Struct, frozen=True):
+    """How many sessions a former process left, and how many of them have been dealt with."""
+
+    sessions: int
+    done: int
+
+
 class Health(Struct, frozen=True, omit_defaults=True):
-    """Whether the server can answer; `reason` says why not."""
+    """Whether the server can answer; `reason` says why not. `recovering` until the last session is taken over."""
 
     status: str
     reason: str = ""
+    recovering: Recovering | None = None
 
 
 def application(hub: Hub, gate: Gate, measured: Callable[[], bytes]) -> Starlette:
@@ -52,10 +60,10 @@ def application(hub: Hub, gate: Gate, measured: Callable[[], bytes]) -> Starlett
     started_s = hub.clock.wall_us() // 1_000_000
 
     async def health(_request: HttpRequest) -> Response:
-        reason = hub.not_ready
-        return (
-            json_response(Health("healthy")) if reason is None else json_response(Health("unhealthy", reason), 503)
-        )
+        reason, recovering = hub.not_ready, _recovering(hub)
+        if reason is None:
+            return json_response(Health("healthy", recovering=recovering))
+        return json_response(Health("unhealthy", reason, recovering), 503)
 
     async def models(request: HttpRequest) -> Response:
         gate.check(described(request))
@@ -88,6 +96,11 @@ def application(hub: Hub, gate: Gate, measured: Callable[[], bytes]) -> Starlett
     ]
     handlers = {HTTPException: _on_http, Failed: _on_failed, Denied: _on_denied}
     return Starlette(routes=routes, exception_handlers=handlers)
+
+
+def _recovering(hub: Hub) -> Recovering | None:
+    restart = hub.restart
+    return Recovering(restart.left, restart.done) if restart.left and not hub.recovered.is_set() else None
 
 
 def _served(hub: Hub) -> tuple[str, ...]:

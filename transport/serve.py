@@ -25,6 +25,7 @@ from antiphon.engine.hub import Hub
 from antiphon.engine.memory_log import MemoryLog
 from antiphon.engine.plugins import Misfit, SessionPlugin, check_plugin, check_stage, plugin_named
 from antiphon.engine.process_host import ProcessHost
+from antiphon.engine.restart import Restart
 from antiphon.engine.scoring import LevelScorer, ScoringService
 from antiphon.engine.settings import HubSettings
 from antiphon.engine.sqlite_log import SqliteLog
@@ -42,6 +43,8 @@ from .tls import server_context
 _log = structlog.get_logger()
 
 DEFAULTS = HubSettings()
+TELL_US = 2_000_000
+"""How often it is told how far the taking over of sessions is."""
 MEMORY_REPLAY_BYTES, MEMORY_REPLAY_MS = 8 * 1024 * 1024, 60_000
 """What may be asked for again of a session that is only kept in memory (D16, D17)."""
 
@@ -86,14 +89,17 @@ def _nothing(*_: object) -> None:
 class Told(Struct, frozen=True, kw_only=True):
     """Whom the server tells how it is doing.
 
-    Its address; that the models are loaded, or why they cannot be; why there is no voice detector; that it is asked
-    to stop; and, when it has, how many sessions its log keeps for a resume.
+    Its address; that the models are loaded, or why they cannot be; why there is no voice detector; how far it is
+    with the sessions of a former process, now and then and at last; that it is asked to stop; and, when it has, how
+    many sessions its log keeps for a resume.
     """
 
     listening: Callable[[str], None]
     ready: Callable[[], None]
     unavailable: Callable[[str], None]
     undetected: Callable[[str], None] = _nothing
+    recovering: Callable[[Restart], None] = _nothing
+    recovered: Callable[[Restart], None] = _nothing
     stopping: Callable[[], None] = _nothing
     stopped: Callable[[int], None] = _nothing
 
@@ -128,6 +134,7 @@ async def serve(settings: ServeSettings, told: Told) -> None:
             async with anyio.create_task_group() as group:
                 group.start_soon(_stop_on_signal, signals, server, told)
                 group.start_soon(_tell_readiness, hub, server, scorer, settings, told)
+                group.start_soon(tell_recovery, hub, told)
                 await server.serve(told.listening)
                 group.cancel_scope.cancel()
             unavailable = hub.unavailable
@@ -370,3 +377,21 @@ async def _tell_readiness(
         told.unavailable(hub.unavailable)
     else:
         told.ready()
+
+
+async def tell_recovery(hub: Hub, told: Told) -> None:
+    """Tell how far the sessions of a former process are, if there are any."""
+    await hub.counted.wait()
+    if not hub.restart.left:
+        return
+    async with anyio.create_task_group() as group:
+        group.start_soon(_tell_progress, hub, told)
+        await hub.recovered.wait()
+        group.cancel_scope.cancel()
+    told.recovered(hub.restart)
+
+
+async def _tell_progress(hub: Hub, told: Told) -> None:
+    while True:
+        await hub.clock.sleep_until(hub.clock.monotonic_us() + TELL_US)
+        told.recovering(hub.restart)

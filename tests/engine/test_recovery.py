@@ -178,19 +178,6 @@ async def test_a_wall_clock_that_went_back_does_not_turn_session_time_back() -> 
         assert times[-1] == 10_000_000
 
 
-async def test_a_log_that_cannot_be_folded_does_not_keep_the_server_from_starting() -> None:
-    clock, log = VirtualClock(), MoodyLog()
-    async with killed(ScriptedStage(), log, clock) as hub:
-        bad = await hub.open(opening("bad"))
-        good = await hub.open(opening("good"))
-    recorded = await log.read(bad.session, 0)
-    await log.save_snapshot(bad.session, Snapshot(seq=1, version=core.STATE_VERSION, state=core.dump(core.new())))
-    assert len(recorded) == 1
-    async with world(log=log, clock=clock) as here:
-        assert here.hub.recovered.is_set()
-        assert here.hub.session(good.session) is not None
-
-
 class DamagedLog(MoodyLog):
     """A log that cannot be read from one session's second record on, or all of one session's."""
 

@@ -19,9 +19,9 @@ from antiphon.engine.memory_log import MemoryLog
 from antiphon.engine.opening import Opening, Resumption
 from antiphon.engine.scoring import ScoringService
 from antiphon.engine.settings import HubSettings
-from antiphon.events.commands import AnyCommand, CreateItem, CreateResponse
+from antiphon.events.commands import AnyCommand, CreateItem, CreateResponse, Tick
 from antiphon.events.config import ConfigPatch
-from antiphon.events.events import AnyEvent, Event, PublicEvent
+from antiphon.events.events import AnyEvent, Event, PublicEvent, SessionClosed
 from antiphon.events.items import Message, TextPart
 from antiphon.events.log import LogError, SampleWrite, Settled, Transaction, Unavailable
 from antiphon.sessions.plugins import ECHO, SessionPlugin
@@ -92,6 +92,30 @@ class MoodyLog(MemoryLog):
         del self._held[:count]
         for settled in held:
             settled(None)
+
+
+class GatedLog(MoodyLog):
+    """A log in which some sessions cannot be taken over until they may, or cannot be read sensibly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = anyio.Event()
+        self.gated: Sequence[str] = ()
+        self.asked: list[str] = []
+        self.senseless = ""
+
+    async def acquire(self, session: str) -> int:
+        self.asked.append(session)
+        if session in self.gated:
+            await self.gate.wait()
+        return await super().acquire(session)
+
+    async def read(self, session: str, after: int, limit: int = 1000) -> list[Transaction]:
+        found = await super().read(session, after, limit)
+        if session == self.senseless and found:
+            event = SessionClosed(number=9, count=1, session=session, reason="client_close", expired=False)
+            found.append(Transaction(seq=found[-1].seq + 1, term=1, at=0, command=Tick(), events=(event,)))
+        return found
 
 
 @dataclass

@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import msgspec
 import pytest
@@ -27,7 +28,7 @@ from antiphon.transport.keys import Keys
 from antiphon.transport.server import Insecure, Listening, Server, is_local
 
 from .serving import Wire, serving
-from tests.engine.worlds import MoodyLog
+from tests.engine.worlds import GatedLog, MoodyLog, opening
 
 pytestmark = pytest.mark.anyio
 
@@ -55,6 +56,24 @@ async def test_health_and_models() -> None:
         assert status == 200
         assert [model["id"] for model in models["data"]] == ["antiphon", "other"]
         assert (await got(served.http + "/v1/models/other"))[1]["root"] == "antiphon"
+
+
+async def test_health_says_how_far_the_sessions_of_the_last_process_are() -> None:
+    log = GatedLog()
+    async with serving(log=log) as served:
+        for n in range(3):
+            await served.hub.open(opening(f"open-{n}"))
+    log.gated = [row.session for row in await log.sessions("open")][1:]
+    async with serving(log=log) as served:
+        with anyio.fail_after(20):
+            while served.hub.restart.done < 1:
+                await anyio.lowlevel.checkpoint()
+        going = {"status": "healthy", "recovering": {"sessions": 3, "done": 1}}
+        assert await got(served.http + "/health") == (200, going)
+        log.gate.set()
+        with anyio.fail_after(20):
+            await served.hub.recovered.wait()
+        assert await got(served.http + "/health") == (200, {"status": "healthy"})
 
 
 async def test_health_says_why_nothing_can_be_opened_now() -> None:

@@ -1,0 +1,42 @@
+"""A start with sessions of a former process in the log: they are brought back, a few at a time."""
+
+from collections.abc import Awaitable, Callable, Iterable
+
+import anyio
+from msgspec import Struct
+
+AT_A_TIME = 4
+"""While one is folded, others wait for the disk: its commits are shared where each has to reach it."""
+
+
+class Restart(Struct):
+    """How far it is: of the sessions that were `left`, how many are `done`, and how many of these are `back`.
+
+    What is done and not back has ended, is damaged, or cannot be read now; the log of the server says which.
+    """
+
+    left: int = 0
+    done: int = 0
+    back: int = 0
+
+
+async def bring_back(
+    names: Iterable[str], one: Callable[[str], Awaitable[bool]], restart: Restart, stopping: anyio.Event
+) -> None:
+    """Bring back all of them in their order; once the server stops, the rest is left to the next one.
+
+    `one` says whether a session is back, and raises nothing: what is wrong with one is nothing to the others.
+    """
+    waiting = iter(names)
+
+    async def work() -> None:
+        for name in waiting:
+            if stopping.is_set():
+                return
+            back = await one(name)
+            restart.back += back
+            restart.done += 1
+
+    async with anyio.create_task_group() as group:
+        for _ in range(AT_A_TIME):
+            group.start_soon(work)
