@@ -13,6 +13,8 @@ AUDIO ?=
 ARGS ?=
 SEEDS ?= 0..39000
 JOBS ?= 2
+KILLS ?= 100
+SEED ?= 1
 INPUTS ?= 100000
 
 VENV := .venv
@@ -28,7 +30,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # The models come as packages; nothing here asks a model hub.
 export HF_HUB_OFFLINE := 1
 
-.PHONY: help demo serve test browser check format bench simulate histories mutants fuzz conformance rules pins clean distclean \
+.PHONY: help demo serve test browser check format bench simulate chaos histories mutants fuzz conformance rules pins clean distclean \
     core voice dev
 
 help: ## what can be done here
@@ -39,6 +41,7 @@ help: ## what can be done here
 	@echo
 	@echo 'Variables: AUDIO=question.wav (demo), ARGS="…" (handed on by demo, serve, test and bench),'
 	@echo '           SEEDS=A..B, JOBS=N (which worlds simulate runs, in how many processes), INPUTS=N (fuzz),'
+	@echo '           KILLS=N, SEED=N (chaos: how often, and the first round),'
 	@echo '           PYTHON=python3.12 (the interpreter that the environment is made with; 3.11 or newer).'
 
 demo: voice ## a spoken conversation on this machine, written to a log and replayed; AUDIO=file.wav speaks yours
@@ -87,6 +90,9 @@ bench: voice dev ## the measurements, as ratios against something run beside the
 
 simulate: dev ## worlds in which everything goes wrong, every rule checked behind every step; SEEDS=0..39000 JOBS=2
 	@$(BIN)/python -m tests.simulation --seeds "$(SEEDS)" --jobs "$(JOBS)" $(ARGS)
+
+chaos: dev ## kill a server at any moment while clients talk: nothing is lost or done twice; KILLS=1000 JOBS=2 SEED=1
+	@$(BIN)/python -m tests.chaos --kills "$(KILLS)" --jobs "$(JOBS)" --seed "$(SEED)" $(ARGS)
 
 mutants: dev ## put deliberate faults into the product, one at a time: the simulator must find each
 	@$(BIN)/python -m tests.simulation.mutants --jobs "$(JOBS)" $(ARGS)

@@ -261,7 +261,9 @@ class Connection:
     def _seen(self) -> EventPosition | None:
         """Return up to where a client has seen everything that comes back by the id of its last event."""
         attachment = self._attachment
-        if attachment is None or attachment.token is None or attachment.dialect == "duplex":
+        if attachment is None:
+            return self._handshake.seen
+        if attachment.token is None or attachment.dialect == "duplex":
             return None
         return through(self._through) if self._through else attachment.position or FIRST
 

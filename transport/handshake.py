@@ -16,7 +16,7 @@ from antiphon.engine.plugins import no_recording
 from antiphon.engine.tokens import Veiled
 from antiphon.events.commands import UpdateSession
 from antiphon.events.config import Dialect, SessionConfig, merged
-from antiphon.events.ids import FIRST, last_seen
+from antiphon.events.ids import FIRST, EventPosition, last_seen
 
 from . import wire_server as out
 from .codes import NORMAL, close_code
@@ -111,6 +111,17 @@ class Handshake:
         self._invitation = invitation
         self._grant = grant
         self._early = early
+
+    @property
+    def seen(self) -> EventPosition | None:
+        """Up to where a client that comes back by its address has seen everything, None if it says nothing of that.
+
+        Whoever refuses it for now must not make it forget that: it names the last event that it had, this one.
+        """
+        back = self._invitation.back
+        if back is None:
+            return None
+        return last_seen(back.last_event_id) if back.last_event_id else FIRST
 
     async def attach(self) -> Attachment:
         """Return the connection's hold on its session. A first message that asks for it is used up.
@@ -210,7 +221,7 @@ class Handshake:
         wrong = "session_id" if not asked.session else "resume_token" if not asked.token else None
         if wrong is not None:
             raise self._gone("invalid_session_resume", f"Whoever comes back names its {wrong}.", wrong)
-        position = last_seen(asked.last_event_id) if asked.last_event_id else FIRST
+        position = self.seen
         if position is None:
             message = "This is not the id of an event of the session."
             raise self._gone("invalid_session_resume", message, "last_event_id")

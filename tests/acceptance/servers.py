@@ -13,6 +13,7 @@ import urllib.request
 from pathlib import Path
 
 CLI = (sys.executable, "-m", "antiphon.transport.cli")
+ROOT = Path(__file__).parents[2]
 READY_S = 60.0
 
 
@@ -27,13 +28,19 @@ class ServerProcess:
     """`antiphon serve` with a data directory; the same one may be started many times."""
 
     def __init__(
-        self, data: Path, *, pipeline: str = "echo", port: int | None = None, extra: tuple[str, ...] = ()
+        self,
+        data: Path,
+        *,
+        pipeline: str = "echo",
+        port: int | None = None,
+        extra: tuple[str, ...] = (),
+        cli: tuple[str, ...] = CLI,
     ) -> None:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._data = data
         self._command = (
-            *CLI,
+            *cli,
             "serve",
             "--pipeline",
             pipeline,
@@ -48,14 +55,23 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start it and wait until it listens and its stages are loaded."""
+        assert self.launch(), self.messages()
+        self._wait_until_healthy()
+
+    def launch(self, **environment: str) -> bool:
+        """Start it and wait until it listens; return False if it has ended before."""
         with self._messages.open("ab") as messages:
             self._process = subprocess.Popen(
-                self._command, stdout=subprocess.PIPE, stderr=messages, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+                self._command,
+                stdout=subprocess.PIPE,
+                stderr=messages,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
             )
         assert self._process.stdout is not None
-        line = self._process.stdout.readline().decode()
-        assert line.strip() == f"listening on {self.url}", self.messages()
-        self._wait_until_healthy()
+        line = self._process.stdout.readline().decode().strip()
+        assert line in ("", f"listening on {self.url}"), line
+        return bool(line)
 
     def _wait_until_healthy(self) -> None:
         deadline = time.monotonic() + READY_S
@@ -78,14 +94,37 @@ class ServerProcess:
         """End it in order; return its exit code."""
         return self._end(signal.SIGTERM)
 
-    def _end(self, number: signal.Signals) -> int:
+    def ask_to_stop(self) -> None:
+        """Let it begin to end in order, and do not wait."""
+        self._signal(signal.SIGTERM)
+
+    def wait(self, patience_s: float = 30.0) -> int | None:
+        """Wait until it has ended; return its exit code, None if it still runs then."""
         assert self._process is not None
-        self._process.send_signal(number)
-        code = self._process.wait(30)
+        try:
+            code = self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            return None
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._process = None
         return code
+
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def _end(self, number: signal.Signals) -> int:
+        self._signal(number)
+        code = self.wait()
+        assert code is not None, "it does not end"
+        return code
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def close(self) -> None:
         """End it if it still runs."""

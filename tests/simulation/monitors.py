@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec import Struct, field
@@ -22,7 +22,6 @@ from antiphon.transport.wire_out import Form, Reader, form_of, project
 from tests.sessions.watch import Before, Watch, a_deadline_stands, look
 
 if TYPE_CHECKING:
-    from .net import Line
     from .peer import Ledger, Shown
     from .store import Disk
 
@@ -186,6 +185,15 @@ class Talk(Struct):
     done: set[str] = field(default_factory=set[str])
 
 
+class Replaceable(Protocol):
+    """A connection, or as much of one as is asked for."""
+
+    @property
+    def replaced(self) -> bool:
+        """Whether it was told that another one has the session."""
+        ...
+
+
 class WireMonitor:
     """Follows what the clients of one session are told, over all their connections."""
 
@@ -197,7 +205,7 @@ class WireMonitor:
         """A checksum of the message of each number."""
         self.talks: list[Talk] = []
 
-    def heard(self, line: "Line", talk: Talk, shown: "Shown", data: bytes, book: "Ledger") -> None:
+    def heard(self, line: Replaceable, talk: Talk, shown: "Shown", data: bytes, book: "Ledger") -> None:
         """Hold a message against the rules."""
         assert not talk.ended, f"P54: {shown.type} behind the end"
         assert not line.replaced, f"P52: {shown.type} behind session.replaced"

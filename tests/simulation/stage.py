@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -37,6 +37,19 @@ MOODS: tuple[Mood, ...] = ("well", "well", "slow", "failing", "losing", "twice",
 WORDS = ("Well, ", "all is well", ". And you?", " word", "", "Mhm. ", "one two three four ")
 
 
+class StageLoop(Protocol):
+    """As much of a loop as a stage needs."""
+
+    @property
+    def now_us(self) -> int:
+        """The time."""
+        ...
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> object:
+        """Call back at a time, in seconds."""
+        ...
+
+
 class _Run(Struct):
     submit: Submit
     rng: random.Random
@@ -51,7 +64,7 @@ class SimStage:
 
     def __init__(
         self,
-        loop: SimLoop,
+        loop: StageLoop,
         seed: str,
         gap_us: int,
         count: Callable[[str], None],

@@ -134,6 +134,21 @@ async def test_who_had_nothing_but_the_answer_is_where_it_was() -> None:
 
 
 @rule("D24", "P52")
+async def test_who_was_refused_for_now_is_where_it_was() -> None:
+    """An application keeps the id of the last event, whatever it was: also that of `going_away`."""
+    async with serving() as served:
+        async with talked(served) as (_, created, first):
+            pass
+        last = names(first)[2]
+        async with Wire.to(served.url + back(created, last, resume_token="x" * 43)) as refused:
+            error = await refused.next()
+            assert error["type"] == "error"
+        assert ids.last_seen(error["event_id"]) == ids.parse_event_id(last)
+        async with Wire.to(served.url + back(created, error["event_id"])) as again:
+            assert (await again.next())["resumed"] is True
+            assert await frames(again, "rate_limits.updated") == first[3:]
+
+
 async def test_the_connection_before_is_closed_for_good_without_a_word() -> None:
     async with serving() as served, Wire.to(served.url + RESUMABLE) as first:
         created = await first.next()
