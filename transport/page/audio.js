@@ -1,9 +1,10 @@
 /** Microphone and speaker: one audio context with two worklets. */
 
+import { EPOCH, HOLD, LAST } from "./said.js";
+
 const MICROPHONE = { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true };
 
 const BLOCK = 128; // frames that are rendered at a time
-const BLOCKS = 2 ** 24; // as in the worklet
 
 const STARTING_MS = 3_000; // a machine without sound may never begin
 
@@ -12,6 +13,7 @@ export const now = () => performance.now() / 1000;
 
 export class Sound {
   #epoch = 0;
+  #said = new Int32Array(shareable(3 * Int32Array.BYTES_PER_ELEMENT));
   #playing = new Set();
   #stream = null;
 
@@ -30,7 +32,11 @@ export class Sound {
   constructor(context, handlers) {
     this.context = context;
     this.handlers = handlers;
-    this.speaker = new AudioWorkletNode(context, "playback", { numberOfInputs: 0, outputChannelCount: [1] });
+    this.speaker = new AudioWorkletNode(context, "playback", {
+      numberOfInputs: 0,
+      outputChannelCount: [1],
+      processorOptions: { said: this.#said },
+    });
     this.speaker.port.onmessage = ({ data }) => this.#told(data);
     this.speaker.connect(context.destination);
   }
@@ -72,16 +78,17 @@ export class Sound {
    */
   silence() {
     this.#epoch += 1;
-    this.#parameter("last").value = (this.frame / BLOCK) % BLOCKS; // before `epoch`: it is about that one
-    this.#parameter("epoch").value = this.#epoch;
-    const said = this.frame;
-    this.#parameter("hold").value = 0;
-    return said;
+    Atomics.store(this.#said, LAST, this.frame / BLOCK); // before `EPOCH`: it is about that one
+    Atomics.store(this.#said, EPOCH, this.#epoch);
+    const frame = this.frame;
+    this.hold(false);
+    return frame;
   }
 
   /** Stand still at the sample that plays, or go on there. */
   hold(still) {
-    this.#parameter("hold").value = still ? 1 : 0;
+    Atomics.store(this.#said, HOLD, still ? 1 : 0);
+    if (!globalThis.crossOriginIsolated) this.speaker.port.postMessage({ kind: "said", said: this.#said });
   }
 
   /** Listen to the microphone. Raises what the browser says if there is none or it may not. */
@@ -105,10 +112,6 @@ export class Sound {
     if (this.context.state !== "closed") await this.context.close();
   }
 
-  #parameter(name) {
-    return this.speaker.parameters.get(name);
-  }
-
   #told({ kind, spans, answer, ms, frame }) {
     if (kind === "heard") {
       const { sampleRate } = this.context;
@@ -123,6 +126,11 @@ export class Sound {
     if (kind === "ended") this.handlers.onEnded(told);
     else this.handlers.onDropped(told);
   }
+}
+
+/** Memory that the audio thread sees too, if this page may share any: the server's headers say that it may. */
+function shareable(bytes) {
+  return globalThis.crossOriginIsolated ? new SharedArrayBuffer(bytes) : new ArrayBuffer(bytes);
 }
 
 /** Read 16-bit samples. @param {string} base64 @returns {Float32Array} */

@@ -1,16 +1,16 @@
 /**
  * The speaker: plays answers in order, and knows to the sample what left it.
  *
- * What is void is known at once. `epoch` and `hold` are parameters, not messages: a parameter holds from the next
- * block of samples on, while a message waits for its turn. `last` names the one block in which void sound may still
- * end, counted from the start of the context: the one that was due when it was said. If the speaker learns it in
- * time, that block fades out; if it was under way already, it has been heard in full, and all is silent behind it.
+ * What is void is known at once: it stands in memory that is shared with the page's thread, and is looked at before
+ * each block of samples. `LAST` names the one block in which void sound may still end, counted from the start of the
+ * context: the one that was due when it was said. If the speaker learns of it in time, that block fades out; if it was
+ * under way already, it has been heard in full, and all is silent behind it.
  */
 
 import { Resampler } from "./resample.js";
+import { EPOCH, HOLD, LAST } from "./said.js";
 
 const REPORT_BLOCKS = 24; // about 60 ms
-const BLOCKS = 2 ** 24; // whole numbers that a parameter can hold; the count of blocks goes round there
 
 class Answer {
   constructor({ answer, epoch, rate, bufferMs }) {
@@ -62,17 +62,9 @@ class Answer {
 }
 
 class Playback extends AudioWorkletProcessor {
-  static get parameterDescriptors() {
-    const whole = { defaultValue: 0, minValue: 0, automationRate: "k-rate" };
-    return [
-      { ...whole, name: "epoch", maxValue: 2 ** 24 },
-      { ...whole, name: "last", maxValue: BLOCKS },
-      { ...whole, name: "hold", maxValue: 1 },
-    ];
-  }
-
-  constructor() {
+  constructor({ processorOptions: { said } }) {
     super();
+    this.said = said;
     this.epoch = 0;
     this.level = 1;
     this.queue = [];
@@ -82,6 +74,7 @@ class Playback extends AudioWorkletProcessor {
   }
 
   #told(message) {
+    if (message.kind === "said") return this.said.set(message.said); // where nothing can be shared
     if (message.epoch < this.epoch) return; // sound that was on its way when it became void
     let answer = this.queue.find((one) => one.id === message.answer);
     if (message.kind === "sound") {
@@ -92,9 +85,11 @@ class Playback extends AudioWorkletProcessor {
     }
   }
 
-  process(_inputs, [[out]], { epoch: [epoch], hold: [hold], last: [last] }) {
+  process(_inputs, [[out]]) {
+    const hold = Atomics.load(this.said, HOLD); // before `EPOCH`, behind which it is released
+    const epoch = Atomics.load(this.said, EPOCH);
     const falls = epoch !== this.epoch;
-    const late = falls && last !== (currentFrame / out.length) % BLOCKS;
+    const late = falls && Atomics.load(this.said, LAST) !== currentFrame / out.length;
     const wanted = falls || hold ? 0 : 1;
     if (!late && (this.level || wanted)) this.#play(out, wanted);
     if (falls) this.#drop(epoch);
