@@ -1,4 +1,4 @@
-"""A session as WAV files: the user on the left, on the right the assistant as it was heard; and all that was made."""
+"""A session as WAV files: the user on the left, right the assistant as it was heard; and all that was made."""
 
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
