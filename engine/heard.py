@@ -7,8 +7,19 @@ from antiphon.events.log import Transaction
 from antiphon.sessions import core
 from antiphon.sessions.state import Playout
 
-_SILENT = (ev.AudioReceived, ev.CommandSequenced, ev.ActivityNoted)
+_SILENT = (
+    ev.AudioReceived,
+    ev.CommandSequenced,
+    ev.ActivityNoted,
+    ev.SessionTouched,
+    ev.OverlapDecided,
+    ev.UnitTaken,
+    ev.UnitsAccepted,
+)
 """What moves no playback, and is most of a log."""
+
+_OWN = (ev.AudioDelta, ev.PlaybackAcknowledged)
+"""What moves that of its own answer only."""
 
 ROUNDING_US = 1_000
 """The model counts in milliseconds: a pause that is shorter is none."""
@@ -47,13 +58,19 @@ class Heard:
     def __init__(self) -> None:
         self._session = core.new()
         self._answers: dict[str, _Answer] = {}
+        self._going: set[str] = set()
         self._over = False
 
     def take(self, transaction: Transaction) -> None:
         """Fold the next transaction."""
         for event in transaction.events:
             core.evolve(self._session, event, transaction.at)
-        if self._over or all(isinstance(event, _SILENT) for event in transaction.events):
+        if self._over:
+            return
+        if all(isinstance(event, (*_SILENT, *_OWN)) for event in transaction.events):
+            for event in transaction.events:
+                if isinstance(event, _OWN):
+                    self._look_at(event.response_id, transaction.at)
             return
         self._look(transaction.at)
         if any(isinstance(event, ev.SessionClosing | ev.SessionClosed) for event in transaction.events):
@@ -71,13 +88,18 @@ class Heard:
         return [run for run in answer.runs if run.to_us > run.from_us]
 
     def _look(self, now: int) -> None:
-        playouts = self._session.playouts
-        for response_id, answer in self._answers.items():
-            if answer.open and response_id not in playouts:
-                _stop(answer, now)
-        for response_id, playout in playouts.items():
-            if playout.sent or response_id in self._answers:
-                _follow(self._answers.setdefault(response_id, _Answer()), playout, now)
+        for response_id in dict.fromkeys((*self._going, *self._session.playouts)):
+            self._look_at(response_id, now)
+
+    def _look_at(self, response_id: str, now: int) -> None:
+        playout, answer = self._session.playouts.get(response_id), self._answers.get(response_id)
+        if playout is not None and (answer is not None or playout.sent):
+            answer = self._answers.setdefault(response_id, _Answer())
+            _follow(answer, playout, now)
+        elif answer is not None:
+            _stop(answer, now)
+        if answer is not None:
+            (self._going.add if answer.open else self._going.discard)(response_id)
 
 
 def _follow(answer: _Answer, playout: Playout, now: int) -> None:

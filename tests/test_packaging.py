@@ -16,7 +16,7 @@ FOLDERS = ("events", "sessions", "stages", "kernels", "engine", "transport")
 
 # Data that the engine reads at run time: where it may lie, and one planted file for each rule, deep enough to
 # show that the rule reaches below the first folder.
-DATA = {"transport": "page/*", "stages": "**/*.toml"}
+DATA = {"transport": ("page/*", "session_files/*"), "stages": ("**/*.toml",)}
 PLANTED = (
     "transport/page/planted.js",
     "stages/planted/deeper/pipeline.toml",
@@ -70,7 +70,8 @@ def expected(checkout: Path) -> set[str]:
     """Every source file of the six folders, and their data, as the wheel should name them."""
     files = {"antiphon/__init__.py", "antiphon/__main__.py", "antiphon/py.typed"}
     for folder in FOLDERS:
-        found = [*(checkout / folder).rglob("*.py"), *(checkout / folder).glob(DATA.get(folder, "*.py"))]
+        data = [path for pattern in DATA.get(folder, ()) for path in (checkout / folder).glob(pattern)]
+        found = [*(checkout / folder).rglob("*.py"), *data]
         files |= {f"antiphon/{path.relative_to(checkout).as_posix()}" for path in found if path.is_file()}
     return files
 

@@ -63,6 +63,8 @@ logs = typer.Typer(
 
         antiphon log play latest
 
+        antiphon log timeline latest -o session.html
+
         antiphon log draw session.jsonl --out timeline.png
 
         antiphon log rm duplex-4f02
@@ -554,6 +556,27 @@ def log_draw(
 
     cli_draw.draw(target, data, out)
     screen().print(escape(str(out)))
+
+
+@logs.command("timeline")
+def log_timeline(
+    target: Session,
+    data: DataOption = DATA,
+    out: Annotated[Path, typer.Option("--out", "-o", parser=named, metavar="FILE.html", help="The page.")] = Path(
+        "timeline.html"
+    ),
+) -> None:
+    """
+    Write a session as one page to look at: both voices, the stages, what was sent and heard, every entry.
+
+        antiphon log timeline latest -o session.html
+
+    It needs no network and no server, so it can be sent to somebody else.
+    """
+    from . import cli_timeline
+
+    size = cli_timeline.write_page(target, data, out)
+    screen().print(f"{escape(str(out))}: {size / 1000:,.0f} KB; open it in a browser")
 
 
 @logs.command("rm")

@@ -1,4 +1,4 @@
-"""A session as WAV files: the user on the left, right the assistant as it was heard; and all that was made."""
+"""A session as WAV files: the user left, the assistant as it was heard right; and all that was made in another."""
 
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path

@@ -2,15 +2,14 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 
+import msgspec
 from msgspec import Struct
 
 from antiphon.events.audio import AudioFormat, SampleRef
 
-from .timeline import PAUSE_S, Answer, Delta, Piece, Story, spans
-
-LATE_S = 2.0
-"""What comes within this time corrects when the sound before it was taken to be: a network that stood still."""
+from .timeline import LATE_S, PAUSE_S, Answer, Delta, Piece, Story, spans
 
 
 class Placed(Struct, frozen=True):
@@ -130,6 +129,24 @@ def _cumulated(answer: Answer) -> Iterator[tuple[int, Delta]]:
     for delta in answer.deltas:
         yield total, delta
         total += delta.ref.size // answer.format.width
+
+
+def of_unheard(story: Story) -> list[Placed]:
+    """Return where what was made and never heard would have been, as far as the next answer leaves room."""
+    track = Track()
+    spoken = [answer for answer in story.answers if answer.deltas]
+    for answer, following in zip_longest(spoken, spoken[1:]):
+        form, played = answer.format, list(spans(answer))
+        first = round(answer.played_ms * form.rate / 1000)
+        start = played[-1].end_s if played else answer.deltas[0].at_s
+        room = None if following is None else round(following.deltas[0].at_s * form.rate)
+        moved = msgspec.structs.replace(answer, deltas=[_at_once(delta) for delta in answer.deltas])
+        _play(track, moved, (round(start * form.rate), first, sum(d.ref.size for d in answer.deltas)), room)
+    return track.finish()
+
+
+def _at_once(delta: Delta) -> Delta:
+    return msgspec.structs.replace(delta, at_s=0.0)
 
 
 def of_generated(answers: Iterable[Answer]) -> list[Placed]:

@@ -21,6 +21,9 @@ FRAME = 512
 PAUSE_S = 0.06
 """A speaker that waited less than this did not pause."""
 
+LATE_S = 2.0
+"""Sound may be so late, and what comes behind it tells when it was."""
+
 
 class Piece(Struct, frozen=True):
     """Sound of the user: where it lies, and when its last sample arrived."""
@@ -161,8 +164,19 @@ class Story(Struct):
         return piece.end_s - (piece.ref.end - position) / (self.input_format.width * self.input_format.rate)
 
     def answer(self, response_id: str | None) -> Answer | None:
-        """Return a response by its id."""
-        return next((answer for answer in self.answers if answer.response_id == response_id), None)
+        """Return a response by its id; the latest are asked for most."""
+        return next((answer for answer in reversed(self.answers) if answer.response_id == response_id), None)
+
+    def answered(self) -> Iterator[tuple[Turn, Answer]]:
+        """Yield each committed turn that was answered with sound, with its answer."""
+        spoken = [answer for answer in self.answers if answer.first_s is not None]
+        for index, turn in enumerate(self.turns):
+            if turn.committed_s is None:
+                continue
+            following = self.turns[index + 1].start_s if index + 1 < len(self.turns) else self.end_s + 1
+            at = bisect_left(spoken, turn.committed_s, key=lambda answer: answer.created_s)
+            if at < len(spoken) and spoken[at].created_s <= following:
+                yield turn, spoken[at]
 
 
 def tell(transactions: Iterable[Transaction]) -> Story:
@@ -245,20 +259,21 @@ def _stretches(points: list[tuple[float, int]]) -> Iterator[Span]:
 
 
 def waits(story: Story) -> Iterator[Wait]:
-    """Yield the wait behind each turn that was answered with sound.
+    """Yield the wait behind each turn that was answered with sound."""
+    for turn, answer in story.answered():
+        if answer.first_s is not None:
+            yield Wait(voice_end(story, turn), answer.first_s)
 
-    The voice ends with the last frame that was more likely speech than not; without scores, when the turn was
-    committed.
+
+def voice_end(story: Story, turn: Turn) -> float:
+    """Return when the voice of a turn ended: with the last frame that was more likely speech than not.
+
+    Without scores, when the turn was committed.
     """
-    for index, turn in enumerate(story.turns):
-        if turn.committed_s is None:
-            continue
-        following = story.turns[index + 1].start_s if index + 1 < len(story.turns) else story.end_s + 1
-        spoken = [at for at, score in story.scores if turn.start_s <= at <= turn.committed_s and score >= 0.5]
-        for answer in story.answers:
-            if answer.first_s is not None and turn.committed_s <= answer.created_s <= following:
-                yield Wait(max(spoken, default=turn.committed_s), answer.first_s)
-                break
+    committed = story.end_s if turn.committed_s is None else turn.committed_s
+    first, last = (bisect_left(story.scores, (at,)) for at in (turn.start_s - LATE_S, committed + LATE_S))
+    spoken = (at for at, score in story.scores[first:last] if turn.start_s <= at <= committed and score >= 0.5)
+    return max(spoken, default=committed)
 
 
 # -- the fold ------------------------------------------------------------------------------------------------
