@@ -10,9 +10,6 @@ from msgspec import Struct
 from rich.console import Console
 from rich.markup import escape
 
-from antiphon.engine.datadir import DataPaths
-from antiphon.engine.sample_store import SampleReader
-
 from . import cli_logs
 from .cli_errors import UNUSABLE, Stop
 from .cli_files import writable
@@ -47,22 +44,23 @@ def export(target: str, data: Path, path: Path) -> Files:
         raise Stop(f"{path} must end with .wav", UNUSABLE)
     for name in (path, generated_path(path)):
         writable(name)
-    story = _story(target, data)
-    return anyio.run(_export, story, data, path)
+    log, story = _told(target, data)
+    return anyio.run(_export, log, story, path)
 
 
-async def _export(story: Story, data: Path, path: Path) -> Files:
-    samples = SampleReader(DataPaths(data).samples)
+async def _export(log: cli_logs.LoadedLog, story: Story, path: Path) -> Files:
     return Files(
-        await write_heard(path, story, samples), await write_generated(generated_path(path), story, samples)
+        await write_heard(path, story, log.read),
+        await write_generated(generated_path(path), story, log.read),
     )
 
 
-def _story(target: str, data: Path) -> Story:
-    story = tell(cli_logs.load(target, data).transactions)
+def _told(target: str, data: Path) -> tuple[cli_logs.LoadedLog, Story]:
+    log = cli_logs.load(target, data)
+    story = tell(log.transactions)
     if not story.pieces and not any(answer.deltas for answer in story.answers):
         raise Stop(f"nobody spoke in {story.session}: there is nothing to listen to", UNUSABLE)
-    return story
+    return log, story
 
 
 def say_written(console: Console, files: Files) -> None:
@@ -97,9 +95,9 @@ def play(target: str, data: Path, console: Console, *, generated: bool = False, 
     sounddevice = library()
     if sounddevice is None:
         raise Stop(f"there is nothing to play with: {INSTALL}; or write a file with `antiphon log export --wav`")
-    story = _story(target, data)
+    log, story = _told(target, data)
     with TemporaryDirectory(prefix="antiphon-") as folder:
-        file = anyio.run(_rendered, story, data, Path(folder) / "session.wav", generated)
+        file = anyio.run(_rendered, log, story, Path(folder) / "session.wav", generated)
         say_missing(console, file.missing)
         if start_s >= file.seconds:
             raise Stop(f"the session lasts {file.seconds:.1f} s: nothing is left from {start_s:g} s on", UNUSABLE)
@@ -109,9 +107,9 @@ def play(target: str, data: Path, console: Console, *, generated: bool = False, 
         _sound(sounddevice, sound, file.rate)
 
 
-async def _rendered(story: Story, data: Path, path: Path, generated: bool) -> Written:
+async def _rendered(log: cli_logs.LoadedLog, story: Story, path: Path, generated: bool) -> Written:
     write = write_generated if generated else write_heard
-    return await write(path, story, SampleReader(DataPaths(data).samples))
+    return await write(path, story, log.read)
 
 
 def _sound(sounddevice: Library, sound: np.ndarray[tuple[int, int], np.dtype[np.int16]], rate: int) -> None:

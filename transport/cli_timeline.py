@@ -4,9 +4,6 @@ from pathlib import Path
 
 import anyio
 
-from antiphon.engine.datadir import DataPaths
-from antiphon.engine.sample_store import SampleReader
-
 from . import cli_logs
 from .cli_errors import UNUSABLE, Stop
 from .cli_files import writable
@@ -14,14 +11,14 @@ from .session_page import session_page
 
 
 def write_page(target: str, data: Path, out: Path) -> int:
-    """Write the page of a session of `data`, or of an exported one (with the sound in `data`); return its bytes.
+    """Write the page of a session of `data`, or of an exported one; return its bytes.
 
     Raises:
         Stop: the log cannot be read, or the page cannot be written.
     """
     writable(out)
     log = cli_logs.load(target, data)
-    page = anyio.run(session_page, log.transactions, SampleReader(DataPaths(data).samples))
+    page = anyio.run(session_page, log.transactions, log.read)
     try:
         out.write_bytes(page)
     except OSError as error:

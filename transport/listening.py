@@ -1,6 +1,6 @@
 """A session as WAV files: the user left, the assistant as it was heard right; and all that was made in another."""
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +9,14 @@ from numpy.typing import NDArray
 
 from antiphon.engine.pcm import Resampler, decode
 from antiphon.events.audio import AudioFormat, SampleRef
-from antiphon.events.log import Samples, Unavailable, UnknownSession
+from antiphon.events.log import Unavailable, UnknownSession
 
 from .placing import Placed, of_generated, of_heard, of_user
 from .timeline import Story
 from .wav import Pcm, WavError, wav_head
+
+Read = Callable[[SampleRef], Awaitable[bytes]]
+"""Returns the bytes of a span; raises as `Samples.read` says."""
 
 STEP = 1 << 20
 """Bytes of sound that are read at one time."""
@@ -43,7 +46,7 @@ class Written(Struct, frozen=True):
     missing: Missing
 
 
-async def write_heard(path: Path, story: Story, samples: Samples) -> Written:
+async def write_heard(path: Path, story: Story, read: Read) -> Written:
     """Write both voices as they were heard, on the session's clock: silence where nothing was played.
 
     Raises:
@@ -52,12 +55,12 @@ async def write_heard(path: Path, story: Story, samples: Samples) -> Written:
     user, heard = of_user(story), of_heard(story.answers)
     missing = Missing()
     with _Canvas(path, _rate([*user, *heard]), 2, _end_of(story, [*user, *heard])) as canvas:
-        missing.user = await _paint(canvas, 0, user, story.session, samples)
-        missing.assistant = await _paint(canvas, 1, heard, story.session, samples)
+        missing.user = await _paint(canvas, 0, user, read)
+        missing.assistant = await _paint(canvas, 1, heard, read)
         return Written(path, canvas.seconds, canvas.rate, missing)
 
 
-async def write_generated(path: Path, story: Story, samples: Samples) -> Written:
+async def write_generated(path: Path, story: Story, read: Read) -> Written:
     """Write all sound of the answers, uncut: each begins when it was made, or behind the one before it.
 
     Raises: as `write_heard`.
@@ -65,7 +68,7 @@ async def write_generated(path: Path, story: Story, samples: Samples) -> Written
     made = of_generated(story.answers)
     missing = Missing()
     with _Canvas(path, _rate(made), 1, _end_of(story, made)) as canvas:
-        missing.assistant = await _paint(canvas, 0, made, story.session, samples)
+        missing.assistant = await _paint(canvas, 0, made, read)
         return Written(path, canvas.seconds, canvas.rate, missing)
 
 
@@ -112,14 +115,14 @@ class _Canvas:
         return at + len(sound)
 
 
-async def _paint(canvas: _Canvas, channel: int, placed: list[Placed], session: str, samples: Samples) -> float:
+async def _paint(canvas: _Canvas, channel: int, placed: list[Placed], read: Read) -> float:
     """Paint one voice; return the seconds of it that could not be read."""
     missing = 0.0
     for one in placed:
         resampler = Resampler(one.format.rate, canvas.rate)
         at = round(one.start * canvas.rate / one.format.rate)
         for ref in _steps(one):
-            async for part, sound in _read(samples, session, ref, one.format):
+            async for part, sound in _read(read, ref, one.format):
                 missing += 0.0 if sound is not None else part.size / one.format.width / one.format.rate
                 silence = bytes(part.size // one.format.width * 2)
                 at = canvas.paint(channel, at, _pcm(resampler.feed(silence if sound is None else sound)))
@@ -134,9 +137,7 @@ def _steps(one: Placed) -> Iterator[SampleRef]:
             yield SampleRef(ref.stream, start, min(step, ref.end - start))
 
 
-async def _read(
-    samples: Samples, session: str, ref: SampleRef, form: AudioFormat
-) -> AsyncGenerator[tuple[SampleRef, bytes | None]]:
+async def _read(read: Read, ref: SampleRef, form: AudioFormat) -> AsyncGenerator[tuple[SampleRef, bytes | None]]:
     """Yield samples of 16 bits, part by part; None where there are none any more."""
     # As `wav` each piece goes out with a head of its own; what is kept are bare samples.
     plain = AudioFormat("pcm16", form.rate) if form.encoding == "wav" else form
@@ -144,7 +145,7 @@ async def _read(
     while parts:
         part = parts.pop()
         try:
-            data = await samples.read(session, part)
+            data = await read(part)
         except (Unavailable, UnknownSession):
             half = part.size // 2 // form.width * form.width
             if part.size <= FINEST or not half:

@@ -7,7 +7,7 @@ script shows it as text; the hash of that is all that the policy lets run.
 import base64
 import hashlib
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache, partial
 from html import escape
@@ -21,7 +21,7 @@ from msgspec import Struct
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.audio import SampleRef
-from antiphon.events.log import Samples, Transaction, Unavailable, UnknownSession, to_json
+from antiphon.events.log import Transaction, Unavailable, UnknownSession, to_json
 
 from .levels import Read, levels_of, scores_of, step_ms
 from .placing import Placed, of_heard, of_unheard, of_user
@@ -57,25 +57,21 @@ class Index(Struct, kw_only=True):
     left_out: bool
 
 
-async def session_page(transactions: Sequence[Transaction], samples: Samples) -> bytes:
-    """Return the page of a log, which must not be empty. It is made in a thread: the loop is free meanwhile."""
-    return await to_thread.run_sync(partial(_page, transactions, _reader(samples, _session(transactions))))
+async def session_page(
+    transactions: Sequence[Transaction], samples: Callable[[SampleRef], Awaitable[bytes]]
+) -> bytes:
+    """Return the page of a log, which must not be empty; `samples` reads its sound, as `Samples.read` does.
 
+    It is made in a thread: the loop is free meanwhile.
+    """
 
-def _session(transactions: Sequence[Transaction]) -> str:
-    first = transactions[0].events[0]
-    return first.session if isinstance(first, ev.SessionOpened) else ""
-
-
-def _reader(samples: Samples, session: str) -> Read:
-    def read(ref: SampleRef) -> bytes | None:
-        """Called in the thread."""
+    async def sound(ref: SampleRef) -> bytes | None:
         try:
-            return from_thread.run(samples.read, session, ref)
+            return await samples(ref)
         except (Unavailable, UnknownSession):
             return None
 
-    return read
+    return await to_thread.run_sync(partial(_page, transactions, lambda ref: from_thread.run(sound, ref)))
 
 
 def _page(transactions: Sequence[Transaction], read: Read) -> bytes:
