@@ -75,6 +75,7 @@ class Hub:
         self.clock = clock
         self.stopping = anyio.Event()
         self._log = log
+        self._samples = samples
         self._pipeline = pipeline
         self._secret = secret
         self._group: TaskGroup = anyio.create_task_group()
@@ -170,6 +171,16 @@ class Hub:
     def unavailable(self) -> str | None:
         """Why the stages cannot be loaded at all; None while that is not known."""
         return self._pipeline.unavailable
+
+    @property
+    def log(self) -> EventLog:
+        """What was recorded of all sessions, to be read."""
+        return self._log
+
+    @property
+    def samples(self) -> Samples:
+        """The sound of all sessions, to be read."""
+        return self._samples
 
     def statistics(self) -> Statistics:
         """Return how things stand."""

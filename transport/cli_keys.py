@@ -63,6 +63,9 @@ def add(
     events_per_s: Annotated[
         int | None, typer.Option("--events-per-s", min=1, help="At most so many messages a second may be sent.")
     ] = None,
+    admin: Annotated[
+        bool, typer.Option("--admin", help="It may look at every session, at /sessions of the server.")
+    ] = False,
     keys: KeysOption = None,
     data: DataOption = DATA,
 ) -> None:
@@ -71,11 +74,18 @@ def add(
 
         antiphon keys add kiosk --sessions 4 --bytes-per-s 200000 --events-per-s 100
 
+        antiphon keys add ops --admin
+
     What a bound allows in two seconds may be sent at once.
     """
     with _told():
         key, text = store.add(
-            file_in(data, keys), name, sessions=sessions, bytes_per_s=bytes_per_s, events_per_s=events_per_s
+            file_in(data, keys),
+            name,
+            sessions=sessions,
+            bytes_per_s=bytes_per_s,
+            events_per_s=events_per_s,
+            admin=admin,
         )
     screen(stderr=True).print(
         f"[dim]the key of {escape(key.name)} ({key.id}) stands in {escape(str(file_in(data, keys)))} as a digest: "
@@ -138,10 +148,12 @@ def _table(keys: tuple[ApiKey, ...]) -> Table:
         table.add_column(name, no_wrap=True)
     for name in ("sessions", "bytes/s", "events/s"):
         table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("may look at sessions", no_wrap=True)
     for key in keys:
         made = datetime.fromtimestamp(key.created, UTC).strftime("%Y-%m-%d %H:%M") if key.created else "?"
         table.add_row(
             *(key.id, escape(key.name), made),
             *("any" if most is None else f"{most:,}" for most in (key.sessions, key.bytes_per_s, key.events_per_s)),
+            "yes" if key.admin else "",
         )
     return table

@@ -12,10 +12,13 @@ from starlette.routing import Route
 from antiphon.engine.hub import Hub
 
 from .access import PATHS, Denied
+from .administration import CHALLENGE
 from .chat import ChatCompletions
 from .gate import Gate
 from .http_errors import Failed, json_response
 from .http_secrets import client_secrets, described
+from .http_sessions import PATH as SESSIONS
+from .http_sessions import session_routes
 from .metrics import CONTENT_TYPE
 from .page_files import page_routes
 
@@ -92,6 +95,7 @@ def application(hub: Hub, gate: Gate, measured: Callable[[], bytes]) -> Starlett
         Route("/v1/chat/completions", ChatCompletions(hub, gate), methods=["POST"]),
         *(Route(path, upgrade_only) for path in PATHS),
         Route("/v1/realtime/client_secrets", client_secrets(hub, gate), methods=["POST"]),
+        *session_routes(hub, gate.access),
         *page_routes(),
     ]
     handlers = {HTTPException: _on_http, Failed: _on_failed, Denied: _on_denied}
@@ -121,6 +125,7 @@ async def _on_failed(_request: HttpRequest, error: Exception) -> Response:
     return error.response()
 
 
-async def _on_denied(_request: HttpRequest, error: Exception) -> Response:
+async def _on_denied(request: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, Denied)
-    return Response(error.body, error.status, media_type="application/json")
+    asks = error.status == 401 and request.url.path.startswith(SESSIONS)
+    return Response(error.body, error.status, headers=CHALLENGE if asks else None, media_type="application/json")

@@ -55,6 +55,8 @@ class ApiKey(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
     sessions: Most | None = None
     bytes_per_s: Most | None = None
     events_per_s: Most | None = None
+    admin: bool = False
+    """Whether it may look at every session."""
 
 
 class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -197,6 +199,7 @@ def add(
     sessions: int | None = None,
     bytes_per_s: int | None = None,
     events_per_s: int | None = None,
+    admin: bool = False,
 ) -> tuple[ApiKey, str]:
     """Draw a key and write its digest into the file, which is made if it is missing; return it and its text.
 
@@ -219,6 +222,7 @@ def add(
         sessions=sessions,
         bytes_per_s=bytes_per_s,
         events_per_s=events_per_s,
+        admin=admin,
     )
     with _alone(file):
         keys = load(file) if file.exists() else ()

@@ -1,7 +1,6 @@
 """One port for websockets and HTTP: uvicorn reads the requests, upgrades come to us."""
 
 import asyncio
-import ipaddress
 import socket as sockets
 import ssl
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from websockets.http11 import Response
 from antiphon.engine.hub import Hub
 
 from .access import Access, Denied, Request, invitation
+from .administration import is_local
 from .connection import Connection
 from .gate import Gate
 from .handshake import Invitation, Watching
@@ -179,16 +179,6 @@ class Server:
         finally:
             self.websockets.discard(websocket)
             self._idle.set()
-
-
-def is_local(host: str) -> bool:
-    """Return whether an address can be reached from this machine only."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _bind(host: str, port: int) -> sockets.socket:

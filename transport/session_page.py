@@ -38,6 +38,10 @@ SCRIPTS = ("data.js", "view.js", "voices.js", "lanes.js", "page.js")
 """They are one script, in this order."""
 
 
+NUMBERS = 7
+"""Columns of the list before the numbers."""
+
+
 class _Group:
     """Whose word an entry is; QUIET is added to what is most of a log and says least."""
 
@@ -161,6 +165,24 @@ def _title(shown: Tableau) -> str:
     return f"{shown.session} · {opened:%Y-%m-%d %H:%M}"
 
 
+def list_page(rows: Sequence[tuple[str, ...]], count: int) -> bytes:
+    """Return the list of sessions; each row is one of them, its columns are markup."""
+    fixed = parts()
+    lines = "\n".join(f"<tr>{''.join(_cell(place, cell) for place, cell in enumerate(row))}</tr>" for row in rows)
+    title = f"{count:,} sessions" if count != 1 else "1 session"
+    if count > len(rows):
+        title += f", the newest {len(rows):,} of them"
+    page = fixed.list_template
+    for place, text in (("style", fixed.style), ("title", title), ("data", lines)):
+        page = page.replace(f"<!--{place}-->", text)
+    return page.encode()
+
+
+def _cell(place: int, cell: str) -> str:
+    kind = "number" if place >= NUMBERS else "open" if cell == "open" else ""
+    return f'<td class="{kind}">{cell}</td>' if kind else f"<td>{cell}</td>"
+
+
 # -- the file ------------------------------------------------------------------------------------------------
 
 
@@ -168,6 +190,7 @@ class Parts(Struct, frozen=True):
     """What is the same in the page of every session, and the policy that lets it work."""
 
     template: str
+    list_template: str
     style: str
     script: str
     policy: str
@@ -185,7 +208,8 @@ def parts() -> Parts:
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; "
         "form-action 'none'"
     )
-    return Parts((own / "page.html").read_text("utf-8"), style, script, policy)
+    templates = [(own / name).read_text("utf-8") for name in ("page.html", "list.html")]
+    return Parts(templates[0], templates[1], style, script, policy)
 
 
 def _hash(text: str) -> str:

@@ -24,8 +24,9 @@ from antiphon.stages.base import Report
 from antiphon.stages.echo import EchoStage
 from antiphon.transport import connection, http_protocol, server
 from antiphon.transport.access import Access, Request, dialect
+from antiphon.transport.administration import is_local
 from antiphon.transport.keys import Keys
-from antiphon.transport.server import Insecure, Listening, Server, is_local
+from antiphon.transport.server import Insecure, Listening, Server
 
 from .serving import Wire, serving
 from tests.engine.worlds import GatedLog, MoodyLog, opening

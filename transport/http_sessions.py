@@ -1,0 +1,123 @@
+"""`GET /sessions` and `GET /sessions/<id>`: what an administrator sees of the sessions, running ones included."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from html import escape
+from urllib.parse import quote
+
+import anyio
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.routing import Route
+
+from antiphon.engine.hub import Hub
+from antiphon.events.events import SessionOpened
+from antiphon.events.log import LogError, SessionRow, Transaction, UnknownSession
+
+from .access import Access
+from .administration import check_administrator
+from .http_errors import Failed
+from .http_secrets import described
+from .session_page import Parts, list_page, parts, session_page
+
+PATH = "/sessions"
+
+LISTED = 500
+"""Sessions of the list: the newest ones."""
+
+LONGEST = 200_000
+"""Entries of a session that is shown here: more than an hour and a half of conversation."""
+
+WAITING = 8
+"""Pages that wait to be made; one is made at a time, for each takes a core for a while."""
+
+BATCH = 1_000
+
+
+def session_routes(hub: Hub, access: Access) -> list[Route]:
+    """Return the routes."""
+    making = anyio.Lock()
+
+    async def index(request: HttpRequest) -> Response:
+        _admit(request, access)
+        try:
+            rows = await hub.log.sessions()
+        except LogError as error:
+            raise Failed(503, f"The sessions cannot be listed now: {error}.") from error
+        body = await anyio.to_thread.run_sync(list_page, _lines(rows[:LISTED]), len(rows))
+        return _html(body, parts())
+
+    async def one(request: HttpRequest) -> Response:
+        _admit(request, access)
+        name = str(request.path_params["name"])
+        if making.statistics().tasks_waiting >= WAITING:
+            raise Failed(503, "Too many pages are asked for at once; try again later.")
+        async with making:
+            log = await _whole(hub, name)
+            body = await session_page(log, partial(hub.samples.read, name))
+        return _html(body, parts())
+
+    return [Route(PATH, index), Route(f"{PATH}/{{name:path}}", one)]
+
+
+def _admit(request: HttpRequest, access: Access) -> None:
+    """Raise `Denied` unless it is an administrator's."""
+    check_administrator(access, described(request), None if request.client is None else request.client.host)
+
+
+async def _whole(hub: Hub, name: str) -> Sequence[Transaction]:
+    """Return all that is durable now.
+
+    Raises:
+        HTTPException: 404.
+        Failed: it is too long, not whole, or cannot be read.
+    """
+    log: list[Transaction] = []
+    try:
+        while batch := await hub.log.read(name, log[-1].seq if log else 0, BATCH):
+            log += batch
+            if len(log) > LONGEST:
+                raise Failed(413, f"It has more than {LONGEST:,} entries: `antiphon log timeline` writes its page.")
+    except UnknownSession:
+        raise HTTPException(404, "There is no such session.") from None
+    except LogError as error:
+        raise Failed(503, f"The log cannot be read: {error}.") from error
+    if not log:
+        raise HTTPException(404, "There is no such session.")
+    if not any(isinstance(event, SessionOpened) for event in log[0].events):
+        raise Failed(500, "The beginning of this log is gone: it cannot be shown.")
+    return log
+
+
+def _lines(rows: Sequence[SessionRow]) -> list[tuple[str, ...]]:
+    """Return the rows of the list as markup."""
+    return [
+        (
+            f'<a href="{PATH}/{quote(row.session, safe="")}">{escape(row.session)}</a>',
+            datetime.fromtimestamp(row.opened_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S"),
+            escape(row.state),
+            escape(row.kind),
+            escape(row.dialect),
+            escape(row.model),
+            escape(f"{row.plugin} {row.plugin_version}"),
+            f"{row.at / 1e6:,.1f} s",
+            f"{row.head:,}",
+        )
+        for row in rows
+    ]
+
+
+def _html(body: bytes, fixed: Parts) -> Response:
+    return Response(
+        body,
+        media_type="text/html",
+        headers={
+            "Content-Security-Policy": f"{fixed.policy}; img-src data:; frame-ancestors 'none'",
+            "Referrer-Policy": "no-referrer",
+            "X-Content-Type-Options": "nosniff",
+            "X-Frame-Options": "DENY",
+            "Cache-Control": "no-store",
+        },
+    )
