@@ -1,15 +1,19 @@
 """Records of earlier layouts stay readable; those of a later one are refused by name."""
 
 from pathlib import Path
-from typing import cast
+from typing import cast, get_args
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events import log
 from antiphon.events.upcast import LAYOUT, UPCASTERS, LaterLayout, Record, upcast
+
+from tests.events.examples import structs
 
 OLD = Path(__file__).parent.parent / "histories" / "old"
 NOW = log.Transaction(seq=1, term=1, at=0, command=cmd.Tick(), events=(ev.AnswerDeferred(),))
@@ -48,6 +52,16 @@ def test_a_log_of_layout_1_is_read_which_the_decoder_refuses(path: Path) -> None
     assert {event.generation for event in events if isinstance(event, ev.ConfigUpdated)} == {0}
     first = {event.latency.first_text_ms for event in events if isinstance(event, ev.ResponseEnded)}
     assert 20.0 in first, "the time that an answer told is kept"
+
+
+@settings(max_examples=100)
+@given(data=st.data())
+def test_what_was_written_before_layouts_were_told_is_read_as_it_was_meant(data: st.DataObject) -> None:
+    kinds = st.sampled_from(get_args(ev.AnyEvent))
+    made = msgspec.structs.replace(NOW, events=(data.draw(structs(data.draw(kinds))),))
+    former = {name: value for name, value in plain(made).items() if name != "v"}
+    assert log.decode(msgspec.msgpack.encode(former)) == made
+    assert log.from_json(msgspec.json.encode(former)) == made
 
 
 def test_an_upcaster_leaves_what_it_is_given_and_what_it_does_not_know() -> None:

@@ -11,6 +11,7 @@ from antiphon.events.events import Event
 from antiphon.sessions.models.base import TurnModel
 from antiphon.sessions.models.simple import CASCADE
 from antiphon.stages.base import Stage
+from antiphon.stages.scripted import Script
 
 from .place import Place
 from .puppet import Puppet
@@ -50,6 +51,15 @@ def puppet(here: Place) -> Stage:
     return Puppet(here.clock)
 
 
+def playing(*scripts: Script) -> Callable[[Place], Stage]:
+    """Return a stage that plays these scripts, and then what the scene says."""
+
+    def make(here: Place) -> Stage:
+        return Puppet(here.clock, dict(enumerate(scripts)))
+
+    return make
+
+
 SCENES: dict[str, Scene] = {}
 
 
@@ -75,6 +85,6 @@ def scene(
 
 def scenes() -> Mapping[str, Scene]:
     """Return all scenes by name."""
-    from . import scenes_life, scenes_models, scenes_talk, scenes_voice, scenes_words  # noqa: F401 - they enter themselves
+    from . import scenes_faults, scenes_life, scenes_models, scenes_talk, scenes_voice, scenes_words  # noqa: F401 - they enter themselves
 
     return dict(sorted(SCENES.items()))

@@ -3,7 +3,6 @@
 import base64
 import io
 import wave
-from collections.abc import Callable
 
 import msgspec
 
@@ -11,13 +10,11 @@ from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.context import ContextTurn
 from antiphon.sessions.plugins import AURA, ECHO, MINICPM, NEMOTRON, PERSONAPLEX, QWEN3_OMNI
-from antiphon.stages.base import Stage
 from antiphon.stages.scripted import Cue, Decide, Finish, Hang, Inner, Refuse, Say, Script, Sleep, Take
 from antiphon.transport import presets
 
 from .place import Peer, Place
-from .puppet import Puppet
-from .scene import scene
+from .scene import playing, scene
 from .scenes_talk import COSTS, QUICK, SPENT, tell
 from tests.sessions.world import BESIDE, MEMORY
 
@@ -31,15 +28,6 @@ def voice() -> bytes:
         writer.setparams((1, 2, 16_000, 0, "NONE", ""))
         writer.writeframes(bytes(n % 200 for n in range(32_000)))
     return file.getvalue()
-
-
-def playing(*scripts: Script) -> Callable[[Place], Stage]:
-    """Return a stage that plays these scripts, and then what the scene says."""
-
-    def make(here: Place) -> Stage:
-        return Puppet(here.clock, dict(enumerate(scripts)))
-
-    return make
 
 
 async def opened(here: Place, preset: presets.Preset) -> Peer:

@@ -122,6 +122,7 @@ def test_recording_is_the_same_every_time_whatever_strings_hash_to() -> None:
 
 
 @pytest.mark.models
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_recording_with_models_is_the_same_every_time() -> None:
     names = [name for name, scene in scenes().items() if scene.models is not None]
