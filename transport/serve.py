@@ -212,7 +212,7 @@ async def hub_for(
         )
         async with hub:
             yield hub
-        left(sum(row.state == "open" for row in await log.sessions()))
+        left(len(await log.sessions("open")))
 
 
 async def _store(settings: ServeSettings, stack: AsyncExitStack) -> tuple[EventLog, Samples, bytes]:
@@ -223,8 +223,7 @@ async def _store(settings: ServeSettings, stack: AsyncExitStack) -> tuple[EventL
     directory = stack.enter_context(DataDirectory(settings.data))
     log = await SqliteLog.open(directory, durability=settings.durability)
     stack.push_async_callback(log.aclose)
-    # Each is read in its own way; what is damaged is told at the start, not by every session.
-    await log.sessions()
+    # What is damaged is told at the start, not by every session; those that have ended would take a while to read.
     await log.sessions("open")
     return log, log.samples, directory.secret
 

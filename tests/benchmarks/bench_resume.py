@@ -3,28 +3,35 @@
 Run it: python tests/benchmarks/run.py resume
 
 A session says 60 s of sound, of which its client confirms nothing; the socket is dropped, and a new one resumes
-from the beginning. Measured from sending `session.resume` to the first replayed sound and to the last. The rival
-is a bare server on the same library that sends as many equally large messages when it is told to.
+from the beginning. Measured from sending `session.resume` to the first replayed sound and to the last. The same
+once more after the server was killed and started again, which has all of it to read from the disk. The rival is a
+bare server on the same library that sends as many equally large messages when it is told to. A recorded session is
+decided again, beside its own duration and beside a loop that only decodes its records.
 """
 
 import asyncio
 import gc
 import json
 import time
+from functools import cache
 from pathlib import Path
 
 import uvloop
-from bench_inside import Step
-from figures import Child, Figure, Say, antiphon, fresh_folder, helper, percentile
+from figures import Child, Figure, Say, antiphon, fresh_folder, helper, percentile, quiet, timed
+from long_talks import TALKS, Kept, talk
 from talkers import APPEND, DELTA, DUPLEX, OPEN, event, text_frame
 
+from antiphon.engine.errors import UnknownPlugin
 from antiphon.engine.replay import replay
-from antiphon.events.log import Transaction, from_json
+from antiphon.events.log import Transaction, decode, from_json
+from antiphon.sessions import core
 
 PIECES = 750
 """60 s in pieces of 80 ms."""
 
 ROUNDS = 7
+RESTARTS = 3
+MINUTES = 10
 HISTORIES = Path(__file__).parent.parent / "histories"
 
 
@@ -100,6 +107,21 @@ async def connect(port: int, path: str, first: bytes) -> Returning:
 
 async def resumed(child: Child) -> tuple[float, float]:
     """Return the milliseconds to the first replayed sound, and to the last."""
+    return await come_back(child, await leave(child))
+
+
+async def restarted(data: Path) -> tuple[float, float]:
+    """The same, with a server that is killed and another one on the same directory."""
+    with antiphon(data) as before:
+        created = await leave(before)
+        before.process.kill()
+    with antiphon(data) as after:
+        await asyncio.sleep(0.5)
+        return await come_back(after, created)
+
+
+async def leave(child: Child) -> dict[str, str]:
+    """Hear 60 s of sound, and lose the socket; return what is needed to come back."""
     client = await connect(child.port, DUPLEX, OPEN)
     while not client.created:
         client.news.clear()
@@ -112,10 +134,15 @@ async def resumed(child: Child) -> tuple[float, float]:
     assert client.transport is not None
     client.transport.abort()
     await asyncio.sleep(0.1)
+    return client.created
+
+
+async def come_back(child: Child, created: dict[str, str]) -> tuple[float, float]:
+    """Resume from the beginning; return the milliseconds."""
     resume = event(
         "session.resume",
-        session_id=client.created["session_id"],
-        resume_token=client.created["resume_token"],
+        session_id=created["session_id"],
+        resume_token=created["resume_token"],
         last_received_server_event_seq=0,
     )
     again = await connect(child.port, DUPLEX, resume)
@@ -144,64 +171,101 @@ def _times(client: Returning) -> tuple[float, float]:
 async def resuming(say: Say) -> list[Figure]:
     """Measure a few resumes."""
     ours: list[tuple[float, float]] = []
+    again: list[tuple[float, float]] = []
     theirs: list[tuple[float, float]] = []
     with fresh_folder() as data, antiphon(data) as server, helper("rival") as rival:
         for n in range(ROUNDS):
             say(f"resume {n + 1} of {ROUNDS}")
             ours.append(await resumed(server))
             theirs.append(await sent(rival))
+    for n in range(RESTARTS):
+        say(f"resume after a kill, {n + 1} of {RESTARTS}")
+        with fresh_folder() as data:
+            again.append(await restarted(data))
     return [
         Figure(
             part="resume",
-            what=what,
-            ours=percentile([took[index] for took in ours], 0.5),
+            what=f"{what}{where}, median",
+            ours=percentile([took[index] for took in mine], 0.5),
             unit="ms",
             beside="bare websockets, from memory",
             theirs=percentile([took[index] for took in theirs], 0.5),
             goal=goal,
         )
-        for index, (what, goal) in enumerate(
-            (("first replayed sound, median", "<= 50"), ("60 s of backlog, median", "<= 150"))
-        )
+        for where, mine in (("", ours), (" after a kill and a start", again))
+        for index, (what, goal) in enumerate((("first replayed sound", "<= 50"), ("60 s of backlog", "<= 150")))
     ]
 
 
-def conversation(seconds: int) -> list[Transaction]:
-    """An echo that is spoken to all the time."""
-    step = Step()
-    log = list(step.log)
-    for _ in range(int(seconds / 0.08)):
-        log += (step.do(step.append), step.do(step.produced))
-    return log
-
-
 def replaying(say: Say) -> list[Figure]:
-    """Decide recorded sessions again."""
-    say("replay")
+    """Decide recorded sessions again: two long conversations, and all golden logs one behind the other."""
+    say("replay: conversations")
+    logs = {f"{MINUTES} min of {kind}": [[decode(data) for _, _, data in held(kind).records]] for kind in TALKS}
+    goldens = golden()
+    logs[f"{len(goldens)} golden logs"] = goldens
     made: list[Figure] = []
-    sources = {"10 min of echo, sound both ways": conversation(600)}
-    for file in sorted(HISTORIES.glob("*.jsonl")):
-        lines = [line for line in file.read_bytes().splitlines() if b'"command"' in line]
-        try:
-            sources[f"history {file.stem}"] = [from_json(line) for line in lines]
-        except ValueError:
-            continue  # of another form
-    for name, log in sources.items():
+    for name, group in logs.items():
+        say(f"replay: {name}")
         gc.collect()
-        results = [replay(log) for _ in range(3)]
-        best = max(results, key=lambda result: result.speed)
+        results = [max((replay(log) for _ in range(3)), key=lambda result: result.speed) for log in group]
+        lasted, took = sum(found.session_s for found in results), sum(found.seconds for found in results)
+        whole = all(found.identical for found in results)
         made.append(
             Figure(
                 part="replay",
-                what=f"{name}, x real time{'' if best.identical else ' (differs!)'}",
-                ours=best.speed,
-                unit="x",
+                what=f"{name}: {lasted:,.0f} s in {took * 1e3:,.0f} ms{'' if whole else ' (differs!)'}",
+                ours=lasted / took,
+                unit="x real time",
                 goal=">= 1000",
             )
         )
     return made
 
 
+def folding(say: Say) -> list[Figure]:
+    """Fold conversations that the engine has held."""
+    say("fold")
+    made: list[Figure] = []
+    for kind in TALKS:
+        data = [data for _, _, data in held(kind).records]
+        log = [decode(record) for record in data]
+        events = sum(len(transaction.events) for transaction in log)
+        made.append(
+            Figure(
+                part="replay",
+                what=f"{MINUTES} min of {kind}: events folded a second",
+                ours=events / (timed(lambda log=log: core.fold(log), 1) / 1e6),
+                unit="1/s",
+                beside="only decoding their records",
+                theirs=events / (timed(lambda data=data: [decode(record) for record in data], 1) / 1e6),
+                goal=">= 250,000",
+            )
+        )
+    return made
+
+
+@cache
+def held(kind: str) -> Kept:
+    """A conversation."""
+    with fresh_folder() as folder:
+        return uvloop.run(talk(folder, kind, MINUTES * 60))
+
+
+def golden() -> list[list[Transaction]]:
+    """Return the golden logs that can be decided again here: not those that are damaged or differ on purpose."""
+    found: list[list[Transaction]] = []
+    for file in sorted(HISTORIES.glob("*.jsonl")):
+        lines = [line for line in file.read_bytes().splitlines() if b'"command"' in line]
+        try:
+            log = [from_json(line) for line in lines]
+            if replay(log).identical:
+                found.append(log)
+        except (ValueError, UnknownPlugin):
+            continue
+    return found
+
+
 def measure(say: Say) -> list[Figure]:
-    """Run it: about 15 seconds."""
-    return [*uvloop.run(resuming(say)), *replaying(say)]
+    """Run it: about 25 seconds."""
+    quiet()
+    return [*uvloop.run(resuming(say)), *replaying(say), *folding(say)]

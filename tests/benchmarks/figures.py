@@ -1,5 +1,6 @@
 """What the benchmarks share: a figure beside its rival, percentiles, and processes to measure."""
 
+import logging
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import structlog
 from msgspec import Struct
 
 HERE = Path(__file__).parent
@@ -54,6 +56,11 @@ def fresh_folder() -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def quiet() -> None:
+    """Log nothing: of sessions whose process is killed there is much to say."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
 class Child:

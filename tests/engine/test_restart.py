@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from antiphon.engine.attachment import Attachment
 from antiphon.engine.clock import VirtualClock
 from antiphon.engine.errors import Refused
+from antiphon.engine.hub import Hub
 from antiphon.engine.ingress import AppendRequest
 from antiphon.engine.opening import Opening
 from antiphon.engine.recovery import SLICE, fold
@@ -18,7 +19,7 @@ from antiphon.engine.replay import replay
 from antiphon.engine.restart import AT_A_TIME
 from antiphon.engine.runner import SNAPSHOT_AFTER
 from antiphon.engine.settings import HubSettings
-from antiphon.events.commands import CloseSession, Heartbeat
+from antiphon.events.commands import CloseSession, CommitInput, Heartbeat
 from antiphon.events.events import (
     AudioReceived,
     CommandSequenced,
@@ -26,14 +27,19 @@ from antiphon.events.events import (
     SessionClosed,
     SessionResumed,
 )
+from antiphon.events.items import Message
 from antiphon.events.log import EventLog, LogError, Snapshot, Transaction, Unavailable
 from antiphon.sessions import core
-from antiphon.stages.scripted import ScriptedStage
+from antiphon.sessions.plugins import ECHO, TurnModel
+from antiphon.stages.base import Submit
+from antiphon.stages.scripted import Decide, Hang, Say, ScriptedStage, Take
 
-from .worlds import GatedLog, MoodyLog, killed, opening, resumption, settle, world
+from .worlds import GatedLog, MoodyLog, code_of, killed, opening, resumption, settle, world
 from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
+
+FRAME = b"\x00\x20" * 1_600
 
 
 class Left(NamedTuple):
@@ -332,3 +338,49 @@ async def test_a_counted_command_is_carried_out_once_whatever_the_kill_took() ->
         sound = [await log.samples.read(old.session, place) for place in places]
         assert sound == pieces[1:]
         assert replay(await here.recorded(old.session)).identical
+
+
+# -- a memory that dies with its process ---------------------------------------------------------------------
+
+FORGETS = TurnModel(
+    name="forgets", version="1", capabilities=replace(ECHO.capabilities, supports_reencode_context=False)
+)
+
+
+@rule("N66", "K15")
+@pytest.mark.parametrize("plugin", [ECHO, FORGETS], ids=["can be told again", "cannot"])
+async def test_a_model_that_listened_is_told_what_it_knew_or_its_session_ends_by_name(plugin: TurnModel) -> None:
+    clock, log = VirtualClock(), MoodyLog()
+    answers = (Take(), Say("Yes."), Decide("end_of_turn"))
+    async with killed(ScriptedStage(default=(*answers, Hang())), log, clock, plugin=plugin) as hub:
+        attachments = [await hub.open(opening(f"open-{n}")) for n in range(2)]
+        heard, silent = attachments
+        heard.append(AppendRequest(data=FRAME))
+        heard.send(CommitInput(attachment=1, create_response=True))
+        await settle()
+        assert core.outstanding(_state(hub, heard))
+        assert not core.outstanding(_state(hub, silent))
+    stage = ScriptedStage(default=(Take(), Hang()))
+    async with world(stage, plugin=plugin, log=log, clock=clock) as here:
+        await here.hub.resume(resumption(silent, "silent"))
+        if plugin is FORGETS:
+            assert await code_of(here.hub.resume(resumption(heard, "heard"))) == "session_resume_expired"
+            (closed,) = [event for event in await here.events(heard.session) if isinstance(event, SessionClosed)]
+            assert (closed.reason, closed.expired) == ("request_cleanup", True)
+        else:
+            again = await here.hub.resume(resumption(heard, "heard"))
+            again.heard()
+            again.append(AppendRequest(data=FRAME))
+            again.send(CommitInput(attachment=again.generation, create_response=True))
+            await settle()
+            (submit,) = [message for message in stage.messages if isinstance(message, Submit)]
+            said = [item for item in submit.payload.items if isinstance(item, Message)]
+            assert [item.role for item in said] == ["user", "assistant", "user"]
+            assert [len(data) for _, data in submit.sound] == [len(FRAME)]
+        assert replay(await here.recorded(heard.session), {plugin.name: plugin}).identical
+
+
+def _state(hub: Hub, attachment: Attachment) -> core.Session:
+    session = hub.session(attachment.session)
+    assert session is not None
+    return session
