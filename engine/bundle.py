@@ -7,21 +7,21 @@ written last, says what is where, with the crc32 of each.
 
 import zlib
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Sequence
-from typing import IO, BinaryIO, Literal
+from typing import IO, BinaryIO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from msgspec import Struct, json, structs
 
 from antiphon.events.audio import SampleRef
-from antiphon.events.log import Transaction, Unavailable, UnknownSession, to_json
+from antiphon.events.log import SoundGone, Transaction, UnknownSession, to_json
+
+from .sample_places import STREAMS, Stream
 
 LAYOUT = 1
 SUFFIX = ".antiphon"
 LOG = "log.jsonl"
 MANIFEST = "manifest.json"
 SAMPLES = "samples/"
-Stream = Literal["in", "out", "img", "ref", "item"]
-STREAMS: tuple[Stream, ...] = ("in", "out", "img", "ref", "item")
 PIECE = 1 << 20
 """Bytes that are read and written at a time."""
 
@@ -102,7 +102,7 @@ async def write(
 
     Raises:
         OSError: the file cannot be written.
-        LogError: the log cannot be read.
+        LogError: the log, or a span that is there, cannot be read.
     """
     with ZipFile(file, "w", allowZip64=True) as archive:
         log = _LogPart()
@@ -175,7 +175,7 @@ class _StreamPart:
             return True
         try:
             data = await self._read(SampleRef(self.stream, start, end - start))
-        except (Unavailable, UnknownSession):
+        except (SoundGone, UnknownSession):
             return False
         self._out.write(data)
         self.crc = zlib.crc32(data, self.crc)

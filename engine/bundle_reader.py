@@ -21,9 +21,10 @@ from anyio import to_thread
 from msgspec import Struct
 
 from antiphon.events.audio import SampleRef
-from antiphon.events.log import SampleWrite, Unavailable, UnknownSession
+from antiphon.events.log import SoundGone, Unavailable, UnknownSession
 
-from .bundle import LAYOUT, LOG, MANIFEST, PIECE, SAMPLES, STREAMS, Manifest, Part, Span
+from .bundle import LAYOUT, LOG, MANIFEST, PIECE, SAMPLES, Manifest, Part, Span
+from .sample_places import STREAMS
 
 MAGIC = b"PK\x03\x04"
 MOST_DIRECTORY = 1 << 16
@@ -114,55 +115,53 @@ class Bundle:
         if (size, crc) != (self.manifest.log_bytes, self.manifest.log_crc):
             raise BundleError("its log has been damaged: the checksum does not match")
 
-    def samples(self) -> Iterator[SampleWrite]:
-        """Yield all samples, a piece at a time.
+    def check(self) -> None:
+        """Compare all samples with their checksums.
 
         Raises:
-            BundleError: they are damaged; found at the end of a stream.
+            BundleError: they are damaged.
             OSError: the file cannot be read.
         """
         with open(self.path, "rb") as file:
             for place in self._places.values():
-                crc = 0
-                for span, begin in zip(place.part.spans, place.begins, strict=True):
-                    for at in range(0, span.size, PIECE):
-                        size = min(PIECE, span.size - at)
-                        data = os.pread(file.fileno(), size, place.offset + begin + at)
-                        crc = zlib.crc32(data, crc)
-                        if len(data) != size:
-                            raise BundleError("it is cut off")
-                        yield SampleWrite(SampleRef(place.part.stream, span.start + at, size), data)
-                if crc != place.part.crc:
-                    raise BundleError(f"its stream {place.part.stream!r} is damaged: the checksum does not match")
-                self._good.add(place.part.stream)
+                self._check(file, place)
+
+    def read_now(self, ref: SampleRef) -> bytes | None:
+        """Return the bytes of `ref`, None if they are not in the bundle.
+
+        Raises:
+            BundleError: the stream is damaged.
+            OSError: the file cannot be read.
+        """
+        place = self._places.get(ref.stream)
+        at = _within(place, ref)
+        if place is None or at is None:
+            return None
+        with open(self.path, "rb", buffering=0) as file:
+            if ref.stream not in self._good:
+                self._check(file, place)
+            return os.pread(file.fileno(), ref.size, place.offset + at)
 
     async def read(self, session: str, ref: SampleRef) -> bytes:
         """Return the bytes of `ref`; raises as `Samples.read` says, also if the stream is damaged."""
         if session != self.session:
             raise UnknownSession(f"no samples of {session} in {self.path}")
-        return await to_thread.run_sync(self._read, ref)
-
-    def _read(self, ref: SampleRef) -> bytes:
-        place = self._places.get(ref.stream)
-        at = _within(place, ref)
-        if place is None or at is None:
-            raise Unavailable(f"{ref} is not in {self.path}: it was not there any more when that was written")
         try:
-            with open(self.path, "rb", buffering=0) as file:
-                if ref.stream not in self._good:
-                    self._check(file, place)
-                return os.pread(file.fileno(), ref.size, place.offset + at)
-        except OSError as error:
-            raise Unavailable(f"cannot read {ref} of {self.path}: {error.strerror}") from error
+            data = await to_thread.run_sync(self.read_now, ref)
+        except (OSError, BundleError) as error:
+            raise Unavailable(f"cannot read {ref} of {self.path}: {error}") from error
+        if data is None:
+            raise SoundGone(f"{ref} is not in {self.path}: it was not there any more when that was written")
+        return data
 
     def _check(self, file: BinaryIO, place: _Place) -> None:
-        """Compare a stream with its checksum, once."""
+        """Compare a stream with its checksum, or raise `BundleError`."""
         crc, left, offset = 0, place.part.size, place.offset
         while left and (data := os.pread(file.fileno(), min(PIECE, left), offset)):
             crc = zlib.crc32(data, crc)
             left, offset = left - len(data), offset + len(data)
         if left or crc != place.part.crc:
-            raise Unavailable(f"the stream {place.part.stream!r} of {self.path} is damaged")
+            raise BundleError(f"its stream {place.part.stream!r} is damaged: the checksum does not match")
         self._good.add(place.part.stream)
 
 

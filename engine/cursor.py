@@ -11,7 +11,7 @@ import structlog
 from msgspec import Struct
 
 from antiphon.events.audio import SampleRef
-from antiphon.events.log import Corrupt, EventLog, LogError, Samples, SoundGone, Transaction
+from antiphon.events.log import Corrupt, EventLog, LogError, Samples, SoundGone, Transaction, UnknownSession
 
 from .clock import Clock
 from .errors import Refused
@@ -106,7 +106,7 @@ class Cursor:
         Raises:
             StopAsyncIteration: nothing more will come; see `end`.
             Refused: `storage_unavailable`: the session's runner was dropped, or the store cannot be read;
-                `session_resume_expired`: what would come next is damaged or gone for good.
+                `session_resume_expired`: what would come next is damaged.
         """
         while True:
             entry = self.next_nowait()
@@ -212,14 +212,21 @@ class Cursor:
         try:
             batch = await feed.log.read(feed.session, self.position, min(BATCH, last - self.position))
             batch = [transaction for transaction in batch if transaction.seq <= last]
-            sound = await _sound(feed.samples, feed.session, batch)
-        except (Corrupt, SoundGone) as error:
+            gone: list[SoundGone | UnknownSession] = []
+            sound = await _sound(feed.samples, feed.session, batch, gone)
+        except Corrupt as error:
             self.close()
-            _log.error("a reader needs what is damaged or gone", session=feed.session, why=str(error))
+            _log.error(
+                "a reader needs a record that is damaged", session=feed.session, seq=error.seq, why=error.why
+            )
             raise Refused("session_resume_expired", f"The session cannot be read on: {error}.") from error
         except LogError as error:
             self.close()
             raise Refused("storage_unavailable", "The session's log cannot be read now.") from error
+        if gone:
+            _log.error(
+                "sound that a reader needs is gone", session=feed.session, pieces=len(gone), why=str(gone[0])
+            )
         for transaction in batch:
             mine = {ref: sound[ref] for ref in deltas(transaction)}
             entry = published(transaction, mine)
@@ -229,21 +236,36 @@ class Cursor:
             raise Refused("storage_unavailable", "A part of the session's log is missing.")
 
 
-async def _sound(samples: Samples, session: str, batch: list[Transaction]) -> dict[SampleRef, bytes]:
-    """Read the sound of a batch, neighbouring pieces in one go."""
+async def _sound(
+    samples: Samples, session: str, batch: list[Transaction], gone: list[SoundGone | UnknownSession]
+) -> dict[SampleRef, bytes]:
+    """Read the sound of a batch, neighbouring pieces in one go; say in `gone` what could not be."""
     found: dict[SampleRef, bytes] = {}
     span: list[SampleRef] = []
     for ref in [ref for transaction in batch for ref in deltas(transaction)]:
         if span and (ref.start != span[-1].end or ref.end - span[0].start > SPAN_BYTES):
-            found.update(await _read_span(samples, session, span))
+            found.update(await _read_span(samples, session, span, gone))
             span = []
         span.append(ref)
     if span:
-        found.update(await _read_span(samples, session, span))
+        found.update(await _read_span(samples, session, span, gone))
     return found
 
 
-async def _read_span(samples: Samples, session: str, span: list[SampleRef]) -> dict[SampleRef, bytes]:
+async def _read_span(
+    samples: Samples, session: str, span: list[SampleRef], gone: list[SoundGone | UnknownSession]
+) -> dict[SampleRef, bytes]:
+    """Read pieces that lie behind one another; one that is gone is empty, as one that an interruption has voided.
+
+    The words and the numbers of an answer are whole all the same: who comes back is better off with them alone.
+    """
     start = span[0].start
-    data = await samples.read(session, SampleRef(span[0].stream, start, span[-1].end - start))
+    try:
+        data = await samples.read(session, SampleRef(span[0].stream, start, span[-1].end - start))
+    except (SoundGone, UnknownSession) as error:
+        if len(span) == 1:
+            gone.append(error)
+            return {span[0]: b""}
+        one_by_one = [await _read_span(samples, session, [ref], gone) for ref in span]
+        return {ref: data for found in one_by_one for ref, data in found.items()}
     return {ref: data[ref.start - start : ref.end - start] for ref in span}

@@ -1,5 +1,6 @@
 """The data directory: a server's log, samples and secret, and the lock that makes it that server's own."""
 
+import errno
 import fcntl
 import os
 import secrets
@@ -61,10 +62,9 @@ class DataDirectory:
             self.paths.samples.mkdir(mode=0o700, exist_ok=True)
             self._lock = _take(self.paths)
         except OSError as error:
-            raise DataDirectoryError(
-                f"cannot use the data directory {root}: {error.strerror}; "
-                "give a directory that this user may write with --data"
-            ) from error
+            room = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            advice = "make room there" if room else "give a directory that this user may write with --data"
+            raise DataDirectoryError(f"cannot use the data directory {root}: {error.strerror}; {advice}") from error
         try:
             self.secret = _load_or_draw(self.paths.secret)
         except OSError as error:

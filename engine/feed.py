@@ -133,6 +133,20 @@ class Feed:
         except LogError as error:
             raise Refused("storage_unavailable", "The session's log cannot be read now.") from error
 
+    async def oldest_wanted(self) -> int:
+        """Return the transaction behind which somebody may still read: whoever reads now, or comes back.
+
+        Raises:
+            LogError: the store cannot be read.
+        """
+        reading = min((cursor.position for cursor in self._readers), default=self.durable)
+        if self.trail is not None:
+            return min(reading, self.trail.begin)
+        acknowledged = self.window.acknowledged
+        if acknowledged >= self.number:
+            return reading
+        return min(reading, await self.log.locate(self.session, acknowledged))
+
     def join(self, cursor: Cursor) -> None:
         """Count a reader in: it is woken by what is published, and watched for its lag."""
         self._readers = (*self._readers, cursor)

@@ -1,7 +1,7 @@
 """The hub: admits sessions, attaches connections to them, and ends in order."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Self
@@ -23,6 +23,7 @@ from .census import Census, census
 from .clock import Clock
 from .errors import Refused, Resync
 from .host import PipelineHost
+from .keeper import Needs
 from .live import Live
 from .naming import ABANDONED, Naming
 from .observing import Observation, Observer, observe
@@ -211,6 +212,22 @@ class Hub:
         """Return the decided state of a live session, to look at."""
         live = self._live.get(name)
         return live.runner.session if live is not None else None
+
+    async def needs(self, session: str) -> Needs | None:
+        """Return what a live session needs of its sound; None if it is not live here.
+
+        Raises:
+            LogError: the store cannot be read.
+        """
+        live = self._live.get(session)
+        if live is None:
+            return None
+        after = await live.runner.feed.oldest_wanted()
+        return Needs(core.places(live.runner.session), after)
+
+    def accompany(self, task: Callable[[], Coroutine[object, object, None]]) -> None:
+        """Run a task beside the sessions, as long as the hub; an error of it ends the hub."""
+        self._group.start_soon(task)
 
     async def contain(self, session: Callable[[], str], serve: Callable[[], Awaitable[None]]) -> bool:
         """Run what serves one session from outside; return False if an error of ours ended it (D7).

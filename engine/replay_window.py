@@ -72,6 +72,14 @@ class Trail:
         known = next((mark for mark in reversed(self._marks) if mark.first <= after + 1), self._marks[0])
         return self._holds(known, self._clock.monotonic_us())
 
+    @property
+    def begin(self) -> int:
+        """The transaction behind which everything may still be read."""
+        now = self._clock.monotonic_us()
+        if not self._lost and (not self._marks or self._holds(self._marks[0], now)):
+            return 0
+        return next((mark.first - 1 for mark in self._marks if self._holds(mark, now)), self._last)
+
     def _holds(self, mark: _Mark, now: int) -> bool:
         return self._total - mark.before <= self._bytes and not (self._age_us and now - mark.us > self._age_us)
 

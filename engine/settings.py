@@ -4,6 +4,8 @@ from msgspec import Struct
 
 from antiphon.events.config import Dialect, TurnDetection
 
+from .keeper import Retention
+
 LONGEST_REPLAY_MS = 60_000
 """Ages are accounted for a minute."""
 
@@ -18,6 +20,7 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     grace) how old what is replayed to it may be, `slow_bytes` and `slow_ms` (at most a minute) how far it may read
     behind. `warm_up_units` (0: none) is how much the model hears before the first client is let in; None: what it
     asks for. `max_requests` bounds the HTTP requests that are answered at one time, `max_request_ms` each of them.
+    `retention` is how long sound is kept.
     """
 
     max_sessions: int = 1000
@@ -45,6 +48,7 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     slow_ms: int = 30_000
     shutdown_ms: int = 5_000
     warm_up_units: int | None = None
+    retention: Retention = Retention()
 
     def __post_init__(self) -> None:
         """Hold the bounds to one another (D16).

@@ -2,9 +2,11 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Literal, TypeVar
 
+import structlog
 from anyio import CancelScope, to_thread
 
 from antiphon.events.log import (
@@ -22,10 +24,13 @@ from antiphon.events.log import (
 from .datadir import DataDirectory, DataPaths
 from .log_head import Head, summarise
 from .log_queue import InlineQueue, ThreadQueue
+from .sample_places import pack
 from .sample_store import FileSamples, check_sizes
 from .sqlite_reader import SqliteReader
 from .sqlite_schema import Durability, checksum, told
 from .sqlite_writer import Append, Call, SqliteWriter
+
+_log = structlog.get_logger()
 
 T = TypeVar("T")
 Writer = Literal["inline", "thread"]
@@ -60,7 +65,7 @@ class SqliteLog:
         """Wrap an open writer; must be made on the loop that will use it."""
         self.samples = FileSamples(data.paths.samples)
         self._writer = writer
-        self._reader = SqliteReader(data.paths)
+        self._reader = SqliteReader(data.paths, strict=True)
         self._full = durability == "full"
         self._heads: dict[str, Head] = {}
         self._finished: deque[str] = deque()
@@ -83,7 +88,15 @@ class SqliteLog:
         """
         opened = await to_thread.run_sync(SqliteWriter, data.paths.database, durability)
         where = writer or ("thread" if durability == "full" else "inline")
-        return cls(data, opened, where, durability)
+        log = cls(data, opened, where, durability)
+        try:
+            for session in await log._ask(SqliteWriter.condemned):
+                _log.warning("the removal of a session goes on", session=session)
+                await log.delete(session)
+        except BaseException:
+            await log.aclose()
+            raise
+        return log
 
     @staticmethod
     def open_reader(paths: DataPaths) -> SqliteReader:
@@ -95,13 +108,26 @@ class SqliteLog:
         head = self._heads.setdefault(session, Head())
         # From here on the old term is refused, so that the end of the log which comes back is the end.
         head.acquiring += 1
+        first = not head.term
         try:
             acquired = await self._ask(lambda writer: writer.acquire(session))
         finally:
             head.acquiring -= 1
         head.key, head.term, head.seq, head.number = acquired
         head.failed = None
+        if first and head.seq:
+            await self._look_at_the_end(session)
         return head.term
+
+    async def _look_at_the_end(self, session: str) -> None:
+        """Tell of sound that the last records of a former process have lost; nothing is cut for it."""
+        try:
+            faults = await self._reader.faults_at_end(session)
+        except LogError:
+            return  # whoever reads the session is told
+        if faults:
+            seq, why = faults[-1]
+            _log.error("sound of a session is lost", session=session, seq=seq, why=why, records=len(faults))
 
     def append(
         self, session: str, transaction: Transaction, samples: Sequence[SampleWrite], settled: Settled
@@ -141,8 +167,9 @@ class SqliteLog:
                 append.dirty = dirty
         summary = summarise(transaction)
         head.advance(transaction, summary.number)
-        crc = checksum(data, transaction.seq)
-        append.row = (head.key, transaction.seq, transaction.at, head.number, crc, data)
+        sound = pack(samples)
+        crc = checksum(data, transaction.seq, sound)
+        append.row = (head.key, transaction.seq, transaction.at, head.number, crc, data, sound)
         append.opened = summary.opened
         if summary.closed:
             append.closed = True
@@ -183,9 +210,14 @@ class SqliteLog:
             pass
 
     async def delete(self, session: str) -> None:
-        """Forget the session, its snapshot and its samples; its row goes last, so that it can be done again."""
+        """Forget the session, its snapshot and its samples; what is cut off there goes on at the next start.
+
+        On a disk that is full not even that can be noted: then the samples make room for it.
+        """
         self._heads.pop(session, None)
         self.samples.release(session)
+        with suppress(Unavailable):
+            await self._ask(lambda writer: writer.condemn(session))
         with told("delete the samples"):
             await to_thread.run_sync(self.samples.remove, session)
         while not await self._ask(lambda writer: writer.forget(session)):

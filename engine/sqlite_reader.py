@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Literal, NamedTuple, TypeVar
 
@@ -13,6 +13,7 @@ from antiphon.events.log import (
     Corrupt,
     LaterLayout,
     LaterRecord,
+    PastRetention,
     SessionRow,
     Snapshot,
     Transaction,
@@ -22,21 +23,38 @@ from antiphon.events.log import (
 )
 
 from .datadir import DataPaths
+from .sample_places import unpack
 from .sample_store import SampleReader
-from .sqlite_schema import checksum, connect_reader, told
+from .sqlite_schema import checksum, connect_reader, is_malformed, told
 
 T = TypeVar("T")
 
-_READ = "SELECT seq, crc, data FROM records WHERE key = ? AND seq > ? ORDER BY seq LIMIT ?"
+_READ = "SELECT seq, crc, data, sound FROM records WHERE key = ? AND seq > ? ORDER BY seq LIMIT ?"
+_SCAN = "SELECT seq, crc, data, sound FROM records NOT INDEXED WHERE key = ? AND seq > ? ORDER BY n LIMIT ?"
+_BEGIN = "SELECT key, trimmed FROM sessions WHERE session = ?"
+_ANY = "SELECT EXISTS (SELECT 1 FROM records WHERE key = ?)"
 _NUMBER = "SELECT number FROM records WHERE key = ? AND seq = ?"
 _INDEX = """
 SELECT s.session, s.kind, s.state, s.dialect, s.model, s.plugin, s.plugin_version, s.opened_us,
-       coalesce(r.at, s.trimmed_at), s.term, coalesce(r.seq, s.trimmed)
+       coalesce(r.at, s.trimmed_at), s.term, coalesce(r.seq, s.trimmed), s.imported
 FROM sessions AS s LEFT JOIN records AS r
      ON r.key = s.key AND r.seq = (SELECT max(seq) FROM records WHERE key = s.key)
 WHERE {which} ORDER BY s.opened_us DESC, s.key DESC
 """
-_WHICH = {None: "s.state IS NOT NULL", "open": "s.state = 'open'", "closed": "s.state = 'closed'"}
+_NAMES = """
+SELECT s.key, s.trimmed, s.trimmed_at, s.term, s.imported,
+       s.session, s.kind, s.state, s.dialect, s.model, s.plugin, s.plugin_version, s.opened_us
+FROM sessions AS s WHERE {which} ORDER BY s.opened_us DESC, s.key DESC
+"""
+_SOUNDS = "SELECT seq, sound FROM records WHERE key = ? AND seq > ? AND sound IS NOT NULL ORDER BY seq DESC LIMIT ?"
+LAST_RECORDS, LAST_SOUNDS = 128, 16
+"""How far back it is looked for sound that a loss of power has taken."""
+_WALK = "SELECT at, seq FROM records WHERE key = ? ORDER BY seq"
+_WHICH = {None: "s.state IN ('open', 'closed')", "open": "s.state = 'open'", "closed": "s.state = 'closed'"}
+
+
+_IndexRow = tuple[object, ...]
+"""The fields of a `SessionRow`, as the database has them."""
 
 
 class Place(NamedTuple):
@@ -64,8 +82,12 @@ class SqliteReader:
     the writer up, nor for long the checkpoint that would empty the write-ahead log.
     """
 
-    def __init__(self, paths: DataPaths) -> None:
-        """Read the log in `paths`; connections are opened when they are needed."""
+    def __init__(self, paths: DataPaths, *, strict: bool = False) -> None:
+        """Read the log in `paths`; connections are opened when they are needed.
+
+        `strict`: of a damaged database there is no index, not even what can still be read of it.
+        """
+        self._strict = strict
         self.samples = SampleReader(paths.samples)
         self._path = paths.database
         self._idle: list[sqlite3.Connection] = []
@@ -81,11 +103,22 @@ class SqliteReader:
 
     async def sessions(self, state: Literal["open", "closed"] | None = None) -> list[SessionRow]:
         """Return the index, newest first."""
-        return await self._ask(partial(_sessions, state=state))
+        return await self._ask(partial(index, state=state, strict=self._strict))
 
     async def load_snapshot(self, session: str) -> Snapshot | None:
         """Return the latest snapshot; None if there is none that can be trusted."""
         return await self._ask(partial(_load_snapshot, session=session))
+
+    async def readable(self, session: str) -> tuple[int, str]:
+        """Return up to which record the log can be read, and what is wrong with the next one, if there is one.
+
+        Only checksums and places are looked at, so that it costs little of what reading costs.
+        """
+        return await self._ask(partial(_readable, session=session))
+
+    async def faults_at_end(self, session: str) -> list[tuple[int, str]]:
+        """Return which of the last records have lost their sound, and what is wrong: a loss of power does that."""
+        return await self._ask(partial(_faults_at_end, session=session, samples=self.samples))
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -138,29 +171,70 @@ def _known(connection: sqlite3.Connection, session: str) -> Place:
 
 
 def _read(connection: sqlite3.Connection, session: str, after: int, limit: int) -> list[Transaction]:
-    place = _known(connection, session)
-    expected = max(after, place.trimmed) + 1
+    # The end of the log is not asked for: it may be what is damaged, and the beginning can still be read.
+    known: tuple[int, int] | None = connection.execute(_BEGIN, (session,)).fetchone()
+    if known is None:
+        raise UnknownSession(f"nothing was recorded for {session}")
+    key, trimmed = known
+    first = max(after, trimmed) + 1
+    try:
+        found = _in_order(connection, _READ, key, first, limit)
+    except _Broken:
+        # Only the index may be damaged; the table has the records of a session in the same order.
+        try:
+            found = _in_order(connection, _SCAN, key, first, limit)
+        except _Broken as broken:
+            raise Corrupt(first, str(broken)) from broken
+    if not found and not trimmed and not connection.execute(_ANY, (key,)).fetchone()[0]:
+        raise UnknownSession(f"nothing was recorded for {session}")
+    return found
+
+
+def _readable(connection: sqlite3.Connection, session: str) -> tuple[int, str]:
+    known: tuple[int, int] | None = connection.execute(_BEGIN, (session,)).fetchone()
+    if known is None:
+        raise UnknownSession(f"nothing was recorded for {session}")
+    key, last = known
+    try:
+        for seq, crc, data, sound in connection.execute(_READ, (key, last, -1)):
+            if seq != last + 1 or checksum(data, seq, sound) != crc:
+                trusted(last + 1, seq, crc, data, sound)
+            last = seq
+    except Corrupt as error:
+        return last, f"{error}; what stands before it is whole"
+    except sqlite3.DatabaseError as error:
+        if not is_malformed(error):
+            raise
+        return last, f"{Corrupt(last + 1, str(error))}; what stands before it is whole"
+    return last, ""
+
+
+class _Broken(Exception):
+    """The database is damaged where the first record should stand."""
+
+
+def _in_order(connection: sqlite3.Connection, query: str, key: int, first: int, limit: int) -> list[Transaction]:
+    """Return the records from `first` on, up to a damaged one; if that comes first: `Corrupt` or `_Broken`."""
     found: list[Transaction] = []
     try:
-        for seq, crc, data in connection.execute(_READ, (place.key, expected - 1, limit)):
-            found.append(_trusted(expected, seq, crc, data))
-            expected += 1
+        for seq, crc, data, sound in connection.execute(query, (key, first - 1, limit)):
+            found.append(trusted(first + len(found), seq, crc, data, sound))
     except Corrupt:
         if not found:
             raise
     except sqlite3.DatabaseError as error:
-        if type(error) is not sqlite3.DatabaseError:  # a subclass has another cause: locked, input/output
+        if not is_malformed(error):
             raise
         if not found:
-            raise Corrupt(expected, str(error)) from error
+            raise _Broken(str(error)) from error
     return found
 
 
-def _trusted(expected: int, seq: int, crc: int, data: bytes) -> Transaction:
+def trusted(expected: int, seq: int, crc: int, data: bytes, sound: bytes | None) -> Transaction:
     """Decode a record, or raise `Corrupt`."""
     if seq != expected:
         raise Corrupt(expected, f"it is missing; the next one is {seq}")
-    if checksum(data, seq) != crc:
+    if checksum(data, seq, sound) != crc:
         raise Corrupt(seq, "its checksum does not match")
     try:
         transaction = decode(data)
@@ -171,6 +245,24 @@ def _trusted(expected: int, seq: int, crc: int, data: bytes) -> Transaction:
     if transaction.seq != seq:
         raise Corrupt(seq, f"it says that it is {transaction.seq}")
     return transaction
+
+
+def _faults_at_end(connection: sqlite3.Connection, session: str, samples: SampleReader) -> list[tuple[int, str]]:
+    place = _known(connection, session)
+    faults: list[tuple[int, str]] = []
+    sane: set[str] = set()
+    for seq, sound in connection.execute(_SOUNDS, (place.key, place.head - LAST_RECORDS, LAST_SOUNDS)).fetchall():
+        with suppress(PastRetention, ValueError):
+            for known in unpack(sound):
+                # The end of a file goes first: where the last piece of a stream is whole, those before it are.
+                if known.ref.stream in sane:
+                    continue
+                fault = samples.fault(session, known)
+                if fault is None:
+                    sane.add(known.ref.stream)
+                else:
+                    faults.append((seq, fault))
+    return faults
 
 
 def _locate(connection: sqlite3.Connection, session: str, number: int) -> int:
@@ -189,9 +281,35 @@ def _locate(connection: sqlite3.Connection, session: str, number: int) -> int:
     return low
 
 
-def _sessions(connection: sqlite3.Connection, state: Literal["open", "closed"] | None) -> list[SessionRow]:
-    rows = connection.execute(_INDEX.format(which=_WHICH[state]))
-    return [SessionRow(**dict(zip(SessionRow.__struct_fields__, row, strict=True))) for row in rows]
+def index(
+    connection: sqlite3.Connection, state: Literal["open", "closed"] | None, *, strict: bool = False
+) -> list[SessionRow]:
+    """Return the index, newest first; unless `strict`, as much as a damaged database still gives."""
+    try:
+        rows: list[_IndexRow] = connection.execute(_INDEX.format(which=_WHICH[state])).fetchall()
+    except sqlite3.DatabaseError as error:
+        if strict or not is_malformed(error):
+            raise
+        rows = _one_by_one(connection, state)
+    return [
+        msgspec.convert(dict(zip(SessionRow.__struct_fields__, (*row, bool(imported)), strict=True)), SessionRow)
+        for *row, imported in rows
+    ]
+
+
+def _one_by_one(connection: sqlite3.Connection, state: Literal["open", "closed"] | None) -> list[_IndexRow]:
+    """Return the index of a damaged database: the end of a session is where it cannot be read any further."""
+    rows: list[_IndexRow] = []
+    for key, trimmed, trimmed_at, term, imported, *named in connection.execute(_NAMES.format(which=_WHICH[state])):
+        at, head = trimmed_at, trimmed
+        try:
+            for at, head in connection.execute(_WALK, (key,)):  # noqa: B007  # the last ones count
+                pass
+        except sqlite3.DatabaseError as error:
+            if not is_malformed(error):
+                raise
+        rows.append((*named, at, term, head, imported))
+    return rows
 
 
 def _load_snapshot(connection: sqlite3.Connection, session: str) -> Snapshot | None:

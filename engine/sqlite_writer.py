@@ -14,6 +14,7 @@ from anyio import Event
 from antiphon.events.log import (
     Conflict,
     LogError,
+    SampleWrite,
     Settled,
     Snapshot,
     Transaction,
@@ -23,6 +24,7 @@ from antiphon.events.log import (
 )
 
 from .log_head import Head, Opened, again, summarise
+from .sample_places import pack
 from .sample_store import flush
 from .sqlite_checkpoint import PAGES, Checkpointer, move
 from .sqlite_reader import Place, find
@@ -32,8 +34,8 @@ STEP = 500
 """Records that one step of `trim` or `forget` removes: about a millisecond, for which appends wait."""
 
 
-Row = tuple[int, int, int, int, int, bytes]
-"""A record: key, seq, at, number, crc, data."""
+Row = tuple[int, int, int, int, int, bytes, bytes | None]
+"""A record: key, seq, at, number, crc, data, sound."""
 
 
 _DATA = itemgetter(5)
@@ -226,6 +228,17 @@ class SqliteWriter:
         self._wrote(STEP // 4)
         return step >= end
 
+    def condemn(self, session: str) -> None:
+        """Note that the session is being removed: no index shows it, and the next start goes on with it."""
+        with self._transaction("delete the session"):
+            self.connection.execute("UPDATE sessions SET state = 'removed' WHERE session = ?", (session,))
+
+    def condemned(self) -> list[str]:
+        """Return the sessions whose removal has not come to its end."""
+        with told("read the log"):
+            found = self.connection.execute("SELECT session FROM sessions WHERE state = 'removed'").fetchall()
+        return [session for (session,) in found]
+
     def forget(self, session: str) -> bool:
         """Remove some of the session, the session itself last; return whether that was all."""
         with self._transaction("delete the session"):
@@ -254,7 +267,7 @@ class SqliteWriter:
             if find(self.connection, session) is not None:
                 raise Conflict(f"there is a session {session} already")
 
-    def adopt(self, session: str, transactions: Iterable[Transaction]) -> int:
+    def adopt(self, session: str, entries: Iterable[tuple[Transaction, Sequence[SampleWrite]]]) -> int:
         """Record a whole log that was written elsewhere, as that of a session that has ended; return its length.
 
         Raises:
@@ -263,12 +276,12 @@ class SqliteWriter:
         with self._transaction("import the session"):
             self.refuse_known(session)
             (key,) = self.connection.execute(
-                "INSERT INTO sessions (session, term) VALUES (?, 0) RETURNING key", (session,)
+                "INSERT INTO sessions (session, term, imported) VALUES (?, 0, 1) RETURNING key", (session,)
             ).fetchall()[0]
             head = Head(key)
             self.connection.executemany(
-                "INSERT INTO records (key, seq, at, number, crc, data) VALUES (?, ?, ?, ?, ?, ?)",
-                (self._adopted(head, transaction) for transaction in transactions),
+                "INSERT INTO records (key, seq, at, number, crc, data, sound) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (self._adopted(head, transaction, writes) for transaction, writes in entries),
             )
             if not head.seq:
                 raise Conflict("the log is empty")
@@ -278,8 +291,8 @@ class SqliteWriter:
         self._wrote(PAGES)
         return head.seq
 
-    def _adopted(self, head: Head, transaction: Transaction) -> Row:
-        """Return the row of a transaction that follows `head`, which moves on to it."""
+    def _adopted(self, head: Head, transaction: Transaction, writes: Sequence[SampleWrite]) -> Row:
+        """Return the row of a transaction that follows `head`, which moves on to it, and of its sound."""
         summary = summarise(transaction)
         if transaction.seq != head.seq + 1:
             raise Conflict(f"record {transaction.seq} does not follow {head.seq}")
@@ -289,8 +302,8 @@ class SqliteWriter:
             self._index_opening(head.key, summary.opened)
         head.term = max(head.term, transaction.term)
         head.advance(transaction, summary.number)
-        data = encode(transaction)
-        return head.key, head.seq, transaction.at, head.number, checksum(data, head.seq), data
+        data, sound = encode(transaction), pack(writes)
+        return head.key, head.seq, transaction.at, head.number, checksum(data, head.seq, sound), data, sound
 
     def close(self) -> None:
         """Wait for a checkpoint that runs, and close; the last connection empties the write-ahead log."""
@@ -324,8 +337,8 @@ class SqliteWriter:
         values = tuple(chain.from_iterable(rows))
         insert = self._inserts.get(len(rows))
         if insert is None:
-            places = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(rows))
-            insert = f"INSERT INTO records (key, seq, at, number, crc, data) VALUES {places}"
+            places = ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * len(rows))
+            insert = f"INSERT INTO records (key, seq, at, number, crc, data, sound) VALUES {places}"
             self._inserts[len(rows)] = insert
         if not indexed:
             self.connection.execute(insert, values)

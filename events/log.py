@@ -39,7 +39,10 @@ class SampleWrite(Struct, frozen=True):
 
 
 class SessionRow(Struct, frozen=True, kw_only=True):
-    """One line of the session index, written in the same transaction as the log."""
+    """One line of the session index, written in the same transaction as the log.
+
+    `imported`: it was recorded elsewhere, and is here to be looked at.
+    """
 
     session: str
     kind: Literal["voice", "job"]
@@ -52,6 +55,7 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     at: int
     term: int
     head: int
+    imported: bool = False
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -97,8 +101,16 @@ class LaterRecord(Corrupt):
         self.args = (f"record {seq} cannot be read: {why}",)
 
 
+class Malformed(Unavailable):
+    """The store's own file is damaged, or is none: no session is at fault, and asking again does not help."""
+
+
 class SoundGone(Unavailable):
     """The bytes are not there, and will not be: past their retention, lost, or never written."""
+
+
+class PastRetention(SoundGone):
+    """The bytes were let go on purpose: they are past their retention."""
 
 
 class UnknownSession(LogError):

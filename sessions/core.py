@@ -30,6 +30,7 @@ from . import (
 )
 from .draft import Draft
 from .evolve import evolve as evolve
+from .places import places as places
 from .plugins import REGISTRY as REGISTRY
 from .plugins import Registry
 from .react import REACTIONS as REACTIONS

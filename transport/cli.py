@@ -12,9 +12,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from . import cli_export, cli_keys, cli_logs
-from .cli_errors import FAILED
-from .cli_options import DATA, DataOption, JsonOption, Session, explain, given, named, origin_of
+from . import cli_check, cli_export, cli_keys, cli_logs
+from .cli_errors import FAILED, UNUSABLE, Stop
+from .cli_options import DATA, DataOption, JsonOption, Session, explain, given, named, origin_of, retained
 from .cli_terminal import INTERRUPTED, ended, print_json, screen
 
 if TYPE_CHECKING:
@@ -67,10 +67,13 @@ logs = typer.Typer(
 
         antiphon log draw session.jsonl --out timeline.png
 
+        antiphon log check
+
         antiphon log rm duplex-4f02
     """,
 )
 app.add_typer(logs, name="log")
+logs.command("check")(cli_check.log_check)
 app.add_typer(cli_keys.app, name="keys")
 
 
@@ -112,6 +115,14 @@ def serve(
     durability: Annotated[
         Durability, typer.Option(help="What is survived: `normal` a killed process, `full` a loss of power too.")
     ] = Durability.NORMAL,
+    retain: Annotated[
+        str,
+        typer.Option(
+            parser=retained,
+            metavar="session|window|TIME",
+            help="How long sound is kept: as its log, as a live session needs it, or for a time (12h, 7d).",
+        ),
+    ] = "session",
     api_key: Annotated[
         list[str] | None,
         typer.Option(
@@ -165,9 +176,14 @@ def serve(
     Keys are made with `antiphon keys add`. Those of the data directory are used without being named; the file is
     read again when it changes. With --origin, pages of other origins are refused; programs send none.
 
+    With --retain window, sound goes when no live conversation and no unread event needs it any more; with a time,
+    not before that has passed too. What was said stays in the log, and replays without its sound.
+
     Prints `listening on http://HOST:PORT` (or https) when the port is open. Sessions outlive the server: they can
     be resumed when it is started again with the same --data.
     """
+    from antiphon.engine.keeper import retention
+
     from . import cli_serve
     from .serve import ServeSettings
 
@@ -183,6 +199,7 @@ def serve(
             port=port,
             data=data,
             durability=durability.value,
+            retain=retention(retain),
             keys=cli_serve.keys_given(api_key),
             key_file=keys,
             key_in_query=key_in_query,
@@ -258,23 +275,41 @@ def _sum_up(console: Console, report: "Report", out: Path | None) -> None:
 
 
 @app.command()
-def replay(target: Session, data: DataOption = DATA, as_json: JsonOption = False) -> None:
+def replay(
+    target: Session,
+    data: DataOption = DATA,
+    until: Annotated[
+        str | None,
+        typer.Option(parser=given, metavar="PLACE", help="Up to a transaction (412), a time (12.5s), or an id."),
+    ] = None,
+    state: Annotated[bool, typer.Option("--state", help="Print the state there, as a tree.")] = False,
+    step: Annotated[bool, typer.Option("--step", help="Walk through it by hand instead.")] = False,
+    as_json: JsonOption = False,
+) -> None:
     """
     Decide a session again from its recorded commands, and compare every event.
 
         antiphon replay latest
 
-        antiphon replay session.jsonl --json
+        antiphon replay session.jsonl --until 12.5s --state
+
+        antiphon replay session.antiphon --step
 
     Exit code 0: identical; 1: different; 2: the log cannot be read, or needs a plugin that is not here.
     """
     from . import cli_replay
 
-    result = cli_replay.run(cli_logs.load(target, data))
+    log = cli_logs.load(target, data, damaged=True)
+    if step:
+        cli_replay.walk_through(log, until, usable=not (state or as_json))
+        return
+    result = cli_replay.run(log, until, state=state)
     if as_json:
         print_json(msgspec.json.encode(result.verdict))
     else:
-        screen().print(cli_replay.sentence(result))
+        cli_replay.tell(screen(), result)
+    if result.verdict.damage:
+        raise Stop(result.verdict.damage, UNUSABLE)
     if not result.verdict.identical:
         raise typer.Exit(FAILED)
 
@@ -456,12 +491,13 @@ def log_show(
 
     from . import cli_show
 
-    log = cli_logs.load(target, data)
+    log = cli_logs.load(target, data, damaged=True)
     if as_json:
         for transaction in log.transactions:
             print_json(to_json(transaction))
     else:
         cli_show.show(screen(), log.transactions, everything=everything)
+    cli_check.tell(log.damage)
 
 
 @logs.command("export")
@@ -507,11 +543,12 @@ def log_export(
         return
     done = cli_export.export(target, data, out, with_samples=with_samples)
     if out == cli_logs.STANDARD_OUTPUT:
-        return
-    if as_json:
+        pass
+    elif as_json:
         print_json(msgspec.json.encode(done))
     else:
         cli_export.tell(done)
+    cli_check.tell(done.damage)
 
 
 logs.command("import")(cli_export.bring)

@@ -21,7 +21,8 @@ from antiphon.engine import bundle
 from antiphon.engine.adopting import adopt
 from antiphon.engine.bundle_reader import is_bundle
 from antiphon.engine.datadir import DataDirectoryError
-from antiphon.events.log import Conflict, LogError, SampleWrite, Transaction, to_json
+from antiphon.events.audio import SampleRef
+from antiphon.events.log import Conflict, LogError, Transaction, to_json
 
 from . import cli_logs
 from .cli_errors import UNUSABLE, Stop
@@ -46,6 +47,8 @@ class Exported(Struct, frozen=True, kw_only=True):
     """Bytes of sound and pictures in the file; None: it is a log alone."""
     missing_bytes: int = 0
     """Those that the log speaks of and that were not there any more."""
+    damage: str = ""
+    """Why the log ends here although more was recorded."""
 
 
 class Imported(Struct, frozen=True, kw_only=True):
@@ -59,9 +62,12 @@ class Imported(Struct, frozen=True, kw_only=True):
 class _Source(Struct, frozen=True):
     """A log that is read a page at a time, and its samples."""
 
+    name: str
+    """What it is known by here; imported sessions may have another id in their log."""
     header: LogHeader
     pages: AsyncIterator[list[Transaction]]
     read: bundle.Read
+    damage: str = ""
 
 
 # -- export --------------------------------------------------------------------------------------------------
@@ -75,14 +81,17 @@ def export(target: str, data: Path, out: Path | None, *, with_samples: bool) -> 
     """
     if out is not None and out != cli_logs.STANDARD_OUTPUT:
         writable(out)
-    return anyio.run(_export, target, data, out, with_samples)
+    try:
+        return anyio.run(_export, target, data, out, with_samples)
+    except LogError as error:
+        raise Stop(str(error), UNUSABLE) from error
 
 
 async def _export(target: str, data: Path, out: Path | None, with_samples: bool) -> Exported:
     async with _opened(target, data) as source:
         session = source.header.session
         suffix = bundle.SUFFIX if with_samples else ".jsonl"
-        path = out or Path(quote(session, safe="") + suffix)
+        path = out or Path(quote(source.name, safe="") + suffix)
         manifest: bundle.Manifest | None = None
         with _written(path) as file, progress("exporting") as told:
             if with_samples:
@@ -96,6 +105,7 @@ async def _export(target: str, data: Path, out: Path | None, with_samples: bool)
             transactions=source.header.transactions,
             sample_bytes=None if manifest is None else manifest.sample_bytes,
             missing_bytes=0 if manifest is None else manifest.missing,
+            damage=source.damage,
         )
 
 
@@ -114,14 +124,15 @@ async def _opened(target: str, data: Path) -> AsyncGenerator[_Source]:
     """Open a session of `data`, or read a file, which is one session."""
     if cli_logs.file_of(target) is not None:
         log = await anyio.to_thread.run_sync(cli_logs.load, target, data)
-        yield _Source(log.header, _one(log.transactions), log.read)
+        yield _Source(log.header.session, log.header, _one(log.transactions), log.read)
         return
     async with cli_logs.reading(data) as reader:
         row = await cli_logs.find(reader, target)
         first = await reader.read(row.session, 0, 1)
-        header = msgspec.structs.replace(cli_logs.header_of(row.session, first), transactions=row.head)
-        pages = cli_logs.pages(reader, row.session, row.head)
-        yield _Source(header, pages, lambda ref: reader.samples.read(row.session, ref))
+        head, damage = await reader.readable(row.session)
+        header = msgspec.structs.replace(cli_logs.header_of(row.session, first), transactions=head)
+        pages = cli_logs.pages(reader, row.session, head)
+        yield _Source(row.session, header, pages, lambda ref: reader.samples.read(row.session, ref), damage)
 
 
 async def _one(page: list[Transaction]) -> AsyncIterator[list[Transaction]]:
@@ -202,11 +213,12 @@ def import_file(path: Path, data: Path, name: str | None) -> Imported:
         )
     if not is_bundle(path):
         log = cli_logs.read_export(path)
-        return _adopt(data, name, log.header, iter(log.transactions), iter(()))
+        return _adopt(data, name, log.header, iter(log.transactions), lambda _: None)
     with cli_logs.bundled(path) as found:
         lines = found.lines()
         header = cli_logs.header_in(path, next(lines, b""))
-        return _adopt(data, name, header, cli_logs.transactions_in(path, header, lines), found.samples())
+        found.check()
+        return _adopt(data, name, header, cli_logs.transactions_in(path, header, lines), found.read_now)
 
 
 def _adopt(
@@ -214,7 +226,7 @@ def _adopt(
     name: str | None,
     header: LogHeader,
     transactions: Iterator[Transaction],
-    samples: Iterator[SampleWrite],
+    read: Callable[[SampleRef], bytes | None],
 ) -> Imported:
     first = next(transactions, None)
     if first is None or cli_logs.header_of(header.session, [first]).session != header.session:
@@ -222,14 +234,7 @@ def _adopt(
     if name is None and not _NAME.fullmatch(header.session):
         raise Stop("the session's id is none that a session here could have; give another with --as", UNUSABLE)
     session = name or header.session
-    size = 0
-    with progress("importing") as told:
-
-        def counted() -> Iterator[SampleWrite]:
-            nonlocal size
-            for write in samples:
-                size += write.ref.size
-                yield write
+    with progress("importing", header.transactions) as told:
 
         def passed() -> Iterator[Transaction]:
             for entry in chain([first], transactions):
@@ -238,10 +243,10 @@ def _adopt(
                 yield entry
 
         try:
-            count = adopt(data, session, passed(), counted())
+            found = adopt(data, session, passed(), read)
         except Conflict as error:
             hint = "" if name is not None else "; keep it under another name with --as"
             raise Stop(f"nothing was imported: {error}{hint}", UNUSABLE) from error
         except (DataDirectoryError, LogError) as error:
             raise Stop(f"nothing was imported: {error}", UNUSABLE) from error
-    return Imported(session=session, transactions=count, sample_bytes=size)
+    return Imported(session=session, transactions=found.transactions, sample_bytes=found.sample_bytes)

@@ -33,6 +33,7 @@ from antiphon.events.log import (
 
 from .cli_errors import UNUSABLE, Stop
 from .cli_files import writable
+from .cli_progress import progress
 
 VERSION = metadata.version("antiphon")
 BATCH = 1000
@@ -79,6 +80,8 @@ class LoadedLog(Struct, frozen=True):
     transactions: list[Transaction]
     samples: Samples = Silence()
     stored_as: str = ""
+    damage: str = ""
+    """Why it ends here although more was recorded."""
 
     async def read(self, ref: SampleRef) -> bytes:
         """Return the bytes of `ref`; raises as `Samples.read` says."""
@@ -112,7 +115,7 @@ async def reading(data: Path) -> AsyncGenerator[SqliteReader]:
     Raises:
         Stop: there is no log in it.
     """
-    reader = SqliteReader(_existing(data))
+    reader = SqliteReader(existing(data))
     try:
         yield reader
     except Corrupt as error:
@@ -123,7 +126,8 @@ async def reading(data: Path) -> AsyncGenerator[SqliteReader]:
         await reader.aclose()
 
 
-def _existing(data: Path) -> DataPaths:
+def existing(data: Path) -> DataPaths:
+    """Return the names in a data directory that holds a log; raises `Stop` if there is none."""
     paths = DataPaths(data)
     if not data.is_dir():
         raise Stop(f"there is no data directory {data}; name it with --data", UNUSABLE)
@@ -200,20 +204,22 @@ def remove_all(sessions: Sequence[str], data: Path) -> None:
         raise Stop(f"nothing was removed: {error}", UNUSABLE) from error
 
 
-def load(target: str, data: Path) -> LoadedLog:
+def load(target: str, data: Path, *, damaged: bool = False) -> LoadedLog:
     """Return the log of a session of `data`, or of an exported file or bundle, with the way to its samples.
 
     The one door for everything that reads logs. Must not be called on an event loop; the log's `read` may.
+
+    Of one that is `damaged`, if that is wanted, what stands before the damage.
 
     Raises:
         Stop: none of them can be read.
     """
     path = file_of(target)
     if path is None:
-        return anyio.run(_load, target, data)
+        return anyio.run(_load, target, data, damaged)
     if is_bundle(path):
-        return read_bundle(path)
-    log = read_export(path)
+        return read_bundle(path, damaged=damaged)
+    log = read_export(path, damaged=damaged)
     return msgspec.structs.replace(log, samples=SampleReader(DataPaths(data).samples))
 
 
@@ -223,11 +229,18 @@ def file_of(target: str) -> Path | None:
     return path if path.suffix in (".jsonl", SUFFIX) or path.is_file() else None
 
 
-async def _load(target: str, data: Path) -> LoadedLog:
+async def _load(target: str, data: Path, damaged: bool) -> LoadedLog:
     async with reading(data) as reader:
         row = await find(reader, target)
-        transactions = [entry async for page in pages(reader, row.session, row.head) for entry in page]
-    return LoadedLog(header_of(row.session, transactions), transactions, reader.samples, row.session)
+        head, damage = await reader.readable(row.session) if damaged else (row.head, "")
+        if damage and not head:
+            raise Stop(damage, UNUSABLE)
+        transactions: list[Transaction] = []
+        with progress("reading", head) as told:
+            async for page in pages(reader, row.session, head):
+                transactions += page
+                told(len(page))
+    return LoadedLog(header_of(row.session, transactions), transactions, reader.samples, row.session, damage)
 
 
 # -- exported files ------------------------------------------------------------------------------------------
@@ -254,8 +267,8 @@ def write_export(path: Path, log: LoadedLog) -> None:
         raise Stop(f"cannot write {path}: {error.strerror}", UNUSABLE) from error
 
 
-def read_export(path: Path) -> LoadedLog:
-    """Read what `write_export` wrote.
+def read_export(path: Path, *, damaged: bool = False) -> LoadedLog:
+    """Read what `write_export` wrote; of a `damaged` file, if that is wanted, what stands before the damage.
 
     Raises:
         Stop: the file is missing, of another kind, cut off, or damaged.
@@ -269,7 +282,21 @@ def read_export(path: Path) -> LoadedLog:
     if not lines:
         raise Stop(f"{path} is empty", UNUSABLE)
     header = header_in(path, lines[0])
-    return LoadedLog(header, list(transactions_in(path, header, lines[1:])))
+    transactions, damage = _gathered(transactions_in(path, header, lines[1:]), damaged)
+    return LoadedLog(header, transactions, damage=damage)
+
+
+def _gathered(found: Iterator[Transaction], damaged: bool) -> tuple[list[Transaction], str]:
+    """Return the transactions, and what is wrong behind them; raises `Stop` unless they may be `damaged`."""
+    transactions: list[Transaction] = []
+    try:
+        for entry in found:
+            transactions.append(entry)  # noqa: PERF402  # those before the damage are wanted
+    except Stop as stop:
+        if not damaged or not transactions:
+            raise
+        return transactions, stop.message
+    return transactions, ""
 
 
 def header_in(path: Path, line: bytes) -> LogHeader:
@@ -334,8 +361,8 @@ def bundled(path: Path) -> Generator[Bundle]:
         raise Stop(f"cannot read {path}: {error.strerror}", UNUSABLE) from error
 
 
-def read_bundle(path: Path) -> LoadedLog:
-    """Read a bundle; its samples are read when they are asked for.
+def read_bundle(path: Path, *, damaged: bool = False) -> LoadedLog:
+    """Read a bundle, as `read_export` reads a log; its samples are read when they are asked for.
 
     Raises:
         Stop: it is damaged, cut off, or of a later layout.
@@ -343,4 +370,5 @@ def read_bundle(path: Path) -> LoadedLog:
     with bundled(path) as bundle:
         lines = bundle.lines()
         header = header_in(path, next(lines, b""))
-        return LoadedLog(header, list(transactions_in(path, header, lines)), bundle, bundle.session)
+        transactions, damage = _gathered(transactions_in(path, header, lines), damaged)
+        return LoadedLog(header, transactions, bundle, bundle.session, damage)

@@ -40,6 +40,17 @@ def explain(context: typer.Context) -> None:
         raise typer.Exit
 
 
+def retained(text: object) -> str:
+    """Take how long sound is kept."""
+    from antiphon.engine.keeper import retention
+
+    try:
+        retention(given(text))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    return str(text)
+
+
 def origin_of(text: object) -> str:
     """Take an origin as browsers send it: `https://HOST` or `https://HOST:PORT`, or `null`."""
     origin = given(text).strip().rstrip("/").lower()

@@ -16,7 +16,7 @@ from structlog.typing import EventDict, ExcInfo
 
 from antiphon.engine.datadir import DataDirectoryError
 from antiphon.engine.restart import Restart
-from antiphon.events.log import LogError
+from antiphon.events.log import LogError, Malformed
 
 from .cli_errors import UNUSABLE, Stop
 from .cli_terminal import colourful, screen
@@ -180,9 +180,12 @@ def _explained(error: Exception, settings: ServeSettings) -> Exception:
                 "give one with --api-key, or say --insecure if that is meant",
                 UNUSABLE,
             )
+        case Malformed():
+            return Stop(str(error), UNUSABLE)
         case LogError():
             return Stop(
-                f"{error}; restore {settings.data} from a backup, or take another directory with --data", UNUSABLE
+                f"{error}; see that {settings.data} has room and can be written, or take another one with --data",
+                UNUSABLE,
             )
         case PipelineError() | KeyFileError() | TlsError() | DataDirectoryError():
             return Stop(str(error), UNUSABLE)

@@ -66,12 +66,17 @@ def show(console: Console, transactions: list[Transaction], *, everything: bool)
             continue
         _sum_up(console, skipped)
         skipped.clear()
-        seconds = (transaction.at - origin) / 1e6
-        head = f"[dim]{transaction.seq:>6}[/] [cyan]{seconds:>9.3f}[/]  "
-        console.print(f"{head}[bold]{type(transaction.command).__name__}[/] {_fields(transaction.command)}")
-        for event in transaction.events:
-            console.print(f"{'':18}[green]→ {type(event).__name__}[/] {_fields(event)}")
+        show_one(console, transaction, origin)
     _sum_up(console, skipped)
+
+
+def show_one(console: Console, transaction: Transaction, origin: int) -> None:
+    """Print one transaction; its time is told from `origin` on."""
+    seconds = (transaction.at - origin) / 1e6
+    head = f"[dim]{transaction.seq:>6}[/] [cyan]{seconds:>9.3f}[/]  "
+    console.print(f"{head}[bold]{type(transaction.command).__name__}[/] {_fields(transaction.command)}")
+    for event in transaction.events:
+        console.print(f"{'':18}[green]→ {type(event).__name__}[/] {_fields(event)}")
 
 
 def _is_quiet(transaction: Transaction) -> bool:

@@ -22,6 +22,7 @@ from antiphon.engine.errors import UnknownPlugin
 from antiphon.engine.host import PipelineHost
 from antiphon.engine.hosts import InlineHost, ThreadHost
 from antiphon.engine.hub import Hub
+from antiphon.engine.keeper import Keeper, Retention
 from antiphon.engine.memory_log import MemoryLog
 from antiphon.engine.plugins import Misfit, SessionPlugin, check_plugin, check_stage, plugin_named
 from antiphon.engine.process_host import ProcessHost
@@ -61,6 +62,8 @@ class ServeSettings(Struct, frozen=True, kw_only=True):
     port: int = 8000
     data: Path | None = None
     durability: Literal["normal", "full"] = "normal"
+    retain: Retention = Retention()
+    """How long sound is kept; the log of a session is kept until it is removed."""
     keys: tuple[ApiKey, ...] = ()
     key_file: Path | None = None
     """None: that of the data directory, if there is one or as soon as there is."""
@@ -203,6 +206,7 @@ async def hub_for(
                 wildcard=not settings.strict_model,
                 default_dialect=settings.default_dialect,
                 warm_up_units=pipeline.warm_up,
+                retention=settings.retain,
                 replay_bytes=MEMORY_REPLAY_BYTES if settings.data is None else DEFAULTS.replay_bytes,
                 replay_ms=MEMORY_REPLAY_MS if settings.data is None else DEFAULTS.replay_ms,
             ),
@@ -211,6 +215,8 @@ async def hub_for(
             scoring,
         )
         async with hub:
+            if isinstance(log, SqliteLog):
+                hub.accompany(Keeper(hub.settings.retention, log, log.samples, hub, hub.clock).run)
             yield hub
         left(len(await log.sessions("open")))
 

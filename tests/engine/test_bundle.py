@@ -14,7 +14,7 @@ from antiphon.engine import bundle, bundle_reader
 from antiphon.engine.bundle import Manifest, Span
 from antiphon.engine.bundle_reader import Bundle, BundleError, is_bundle
 from antiphon.events.audio import SampleRef
-from antiphon.events.log import Transaction, Unavailable, UnknownSession, to_json
+from antiphon.events.log import SoundGone, Transaction, Unavailable, UnknownSession, to_json
 
 from tests.sessions.world import QUICK_VAD, World
 
@@ -49,7 +49,7 @@ async def written(
 ) -> Manifest:
     async def read(ref: SampleRef) -> bytes:
         if gone(ref):
-            raise Unavailable("gone")
+            raise SoundGone("gone")
         return sound(ref)
 
     file = io.BytesIO()
@@ -75,8 +75,8 @@ async def test_a_bundle_gives_back_the_log_and_every_span_of_its_sound(
     found = Bundle(path)
     assert found.manifest == manifest
     assert list(found.lines()) == [HEADER + b"\n", *(to_json(entry) + b"\n" for entry in talk)]
-    for write in found.samples():
-        assert write.data == sound(write.ref)
+    found.check()
+    assert found.read_now(SampleRef("in", 0, wanted(talk, "in"))) == sound(SampleRef("in", 0, wanted(talk, "in")))
     for ref in (SampleRef("in", 0, 10), SampleRef("in", 1_001, 977), SampleRef("out", 3, wanted(talk, "out") - 3)):
         assert await found.read("duplex-1", ref) == sound(ref)
 
@@ -123,17 +123,26 @@ async def test_what_is_past_its_retention_is_counted_and_what_is_left_keeps_its_
     kept = SampleRef("in", begins + 7, 100)
     assert await found.read("duplex-1", kept) == sound(kept)
     for gone in (SampleRef("in", begins - 1, 2), SampleRef("in", size - 1, 2), SampleRef("img", 0, 1)):
-        with pytest.raises(Unavailable, match="not there any more"):
+        with pytest.raises(SoundGone, match="not there any more"):
             await found.read("duplex-1", gone)
     with pytest.raises(UnknownSession):
         await found.read("another", kept)
+
+
+async def test_sound_that_is_there_and_cannot_be_read_is_not_left_out(talk: list[Transaction]) -> None:
+    async def read(ref: SampleRef) -> bytes:
+        raise Unavailable("the disk is asleep")
+
+    with pytest.raises(Unavailable, match="asleep"):
+        await bundle.write(io.BytesIO(), HEADER, "duplex-1", two_pages(talk), read)
 
 
 async def test_a_session_without_any_sound_left_is_a_log(tmp_path: Path, talk: list[Transaction]) -> None:
     manifest = await written(tmp_path / "a", talk, lambda _: True)
     assert manifest.streams == ()
     assert manifest.missing == wanted(talk, "in") + wanted(talk, "out")
-    assert list(Bundle(tmp_path / "a").samples()) == []
+    Bundle(tmp_path / "a").check()
+    assert Bundle(tmp_path / "a").read_now(SampleRef("in", 0, 1)) is None
 
 
 async def test_pieces_are_small_however_long_the_stream_is(
@@ -150,9 +159,7 @@ async def test_pieces_are_small_however_long_the_stream_is(
     await written(tmp_path / "a", talk, gone)
     largest = max(ref.size for entry in talk for ref in bundle.refs_in(entry.events))
     assert max(asked) <= largest + 4_096
-    pieces = list(Bundle(tmp_path / "a").samples())
-    assert max(len(piece.data) for piece in pieces) == 4_096
-    assert sum(len(piece.data) for piece in pieces) == wanted(talk, "in") + wanted(talk, "out")
+    Bundle(tmp_path / "a").check()
 
 
 # -- what is none --------------------------------------------------------------------------------------------
@@ -285,13 +292,14 @@ async def test_every_byte_that_is_changed_is_noticed_or_changes_nothing(
 ) -> None:
     whole, path = tmp_path / "whole", tmp_path / "x"
     await written(whole, talk)
-    expected = list(Bundle(whole).lines()), list(Bundle(whole).samples())
+    refs = [SampleRef(stream, 0, wanted(talk, stream)) for stream in ("in", "out")]
+    expected = list(Bundle(whole).lines()), list(map(Bundle(whole).read_now, refs))
     data = whole.read_bytes()
     for at in [*range(0, len(data), 97), *range(len(data) - 600, len(data))]:
         path.write_bytes(data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :])
         try:
             found = Bundle(path)
-            assert (list(found.lines()), list(found.samples())) == expected
+            assert (list(found.lines()), list(map(found.read_now, refs))) == expected
         except BundleError:
             pass
 
@@ -317,7 +325,7 @@ async def test_damaged_sound_is_not_played(tmp_path: Path, talk: list[Transactio
             await found.read("duplex-1", SampleRef("in", 0, 10))
     assert await found.read("duplex-1", SampleRef("out", 0, 10)) == sound(SampleRef("out", 0, 10))
     with pytest.raises(BundleError, match="'in' is damaged"):
-        list(found.samples())
+        found.check()
     path.unlink()
     with pytest.raises(Unavailable, match="cannot read"):
         await found.read("duplex-1", SampleRef("out", 0, 10))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import anyio
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from antiphon.engine.clock import VirtualClock
 from antiphon.engine.cursor import YIELD_EVERY, Cursor, Patience
@@ -13,11 +14,12 @@ from antiphon.engine.feed import TAIL_ENTRIES, Feed
 from antiphon.engine.log_head import summarise
 from antiphon.engine.memory_log import MemoryLog
 from antiphon.engine.published import Published, deltas, published
+from antiphon.engine.replay_window import Trail
 from antiphon.events.audio import SampleRef
 from antiphon.events.commands import Detach
 from antiphon.events.events import ItemCreated, SessionDetached
 from antiphon.events.items import Message, TextPart
-from antiphon.events.log import Corrupt, LogError, SampleWrite, SoundGone, Transaction, Unavailable
+from antiphon.events.log import Corrupt, LogError, SampleWrite, Transaction, Unavailable
 
 from . import records
 from .records import SESSION, Outcomes, closed, opened
@@ -191,7 +193,6 @@ async def test_a_failed_feed_still_gives_what_is_durable_and_then_says_why() -> 
     ("error", "code"),
     [
         (Corrupt(4, "its checksum does not match"), "session_resume_expired: .*record 4 is damaged"),
-        (SoundGone("past its retention"), "session_resume_expired: .*past its retention"),
         (Unavailable("the disk is gone"), "storage_unavailable"),
     ],
 )
@@ -205,11 +206,45 @@ async def test_what_is_damaged_or_gone_is_not_asked_for_again_and_again(
     async def refuse(*_: object) -> None:
         raise error
 
-    where = stream.log.samples if isinstance(error, SoundGone) else stream.log
-    monkeypatch.setattr(where, "read", refuse)
+    monkeypatch.setattr(stream.log, "read", refuse)
     with Cursor(stream.feed, 0) as cursor, pytest.raises(Refused, match=code) as refused:
         await anext(cursor)
     assert refused.value.retryable == (code == "storage_unavailable")
+
+
+async def test_of_sound_that_is_gone_the_words_and_the_numbers_are_still_told() -> None:
+    stream = Stream()
+    await stream.begin()
+    await stream.speak(TAIL_ENTRIES + 5)
+    kept = stream.log.samples._streams[SESSION]["out"]  # pyright: ignore[reportPrivateUsage]
+    whole = bytes(kept)
+    del kept[10:]
+    with capture_logs() as lines, Cursor(stream.feed, 0) as cursor:
+        entries = [await anext(cursor) for _ in range(6)]
+    sounds = [data for entry in entries for data in entry.sound.values()]
+    assert [len(data) for data in sounds] == [4, 4, 0, 0, 0]
+    assert b"".join(sounds) == whole[:8]
+    assert [entry.seq for entry in entries] == [1, 2, 3, 4, 5, 6]
+    assert {line["event"] for line in lines} == {"sound that a reader needs is gone"}
+
+
+async def test_what_may_still_be_read_begins_behind_what_everybody_has() -> None:
+    stream = Stream()
+    await stream.begin()
+    await stream.speak(9)
+    assert await stream.feed.oldest_wanted() == 0, "nothing was acknowledged"
+    stream.feed.acknowledge(4)
+    assert await stream.feed.oldest_wanted() == 4
+    stream.feed.acknowledge(10)
+    assert await stream.feed.oldest_wanted() == 10
+    with Cursor(stream.feed, 6):
+        assert await stream.feed.oldest_wanted() == 6, "somebody is still reading"
+    stream.feed.trail = Trail(stream.clock, 10, bytes=1_000, age_us=0)
+    assert await stream.feed.oldest_wanted() == 0, "without numbers, what was before is not known"
+    await stream.speak(1)
+    stream.publish(*big(12, 70_000))
+    stream.publish(*big(13, 70_000))
+    assert await stream.feed.oldest_wanted() == 13, "no more than so much is kept"
 
 
 def patience(lost: Callable[[], None]) -> Patience:

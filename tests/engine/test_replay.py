@@ -1,20 +1,28 @@
 """Replay: the same commands give the same events, and a difference is found where it was planted."""
 
+import linecache
+import sys
+from pathlib import Path
+
 import msgspec
 import pytest
 from msgspec.structs import replace
 
+from antiphon.engine.changes import Change
+from antiphon.engine.deciding import Code, decide_aloud, handler, rules_of
 from antiphon.engine.errors import UnknownPlugin
 from antiphon.engine.ingress import AppendRequest
 from antiphon.engine.replay import replay
-from antiphon.events.commands import CancelResponse, CommitInput
-from antiphon.events.events import AudioDelta, ResponseEnded
+from antiphon.events.commands import AckPlayback, CancelResponse, CommitInput, OpenSession
+from antiphon.events.events import AudioDelta, ErrorReported, Interrupted, ResponseEnded
 from antiphon.events.log import Transaction, from_json, to_json
-from antiphon.sessions.plugins import ECHO
+from antiphon.sessions import core
+from antiphon.sessions.plugins import ECHO, REGISTRY
 from antiphon.stages.echo import EchoStage
 
 from .worlds import ask, opening, settle, world
 from tests.rules import rule
+from tests.sessions.world import QUICK_VAD, World
 
 pytestmark = pytest.mark.anyio
 
@@ -62,6 +70,10 @@ async def test_a_planted_difference_is_found_with_both_sides() -> None:
     assert (difference.seq, difference.index) == (entry.seq, index)
     assert msgspec.json.decode(difference.expected or "")["audio_ms"] == 999
     assert msgspec.json.decode(difference.actual or "")["audio_ms"] == 80
+    assert difference.fields == [Change("audio_ms", 999, 80)]
+    assert (difference.command, difference.handler.function) == ("StageProduced", "speaking.stage_produced")
+    places = {around.path: around for around in difference.around}
+    assert places["output.position"].recorded == places["output.position"].now
 
 
 async def test_a_missing_and_a_surplus_event_are_differences() -> None:
@@ -77,10 +89,13 @@ async def test_a_missing_and_a_surplus_event_are_differences() -> None:
     assert difference is not None
     assert (difference.seq, difference.index, difference.expected) == (entry.seq, len(entry.events) - 1, None)
     assert difference.actual is not None
+    assert difference.fields == []
+    assert any(around.recorded != around.now for around in difference.around)
     longer = replace(recorded[1], events=(*recorded[1].events, *recorded[1].events))
     found = replay([recorded[0], longer]).first_difference
     assert found is not None
     assert found.actual is None
+    assert found.decided_by == ()
 
 
 async def test_times_and_terms_are_no_difference() -> None:
@@ -99,3 +114,100 @@ async def test_a_missing_plugin_or_version_is_named() -> None:
 def test_an_empty_log_is_identical() -> None:
     result = replay([])
     assert (result.identical, result.commands, result.session_s) == (True, 0, 0.0)
+
+
+# -- who decided ---------------------------------------------------------------------------------------------
+
+
+def source(code: Code) -> str:
+    """The line that a place in the core names."""
+    return linecache.getline(str(Path(core.__file__).parent.parent / code.file), code.line)
+
+
+async def test_what_decided_is_named_by_its_place_in_the_core() -> None:
+    recorded = await conversation()
+    at = next(index for index, entry in enumerate(recorded) if isinstance(entry.command, CommitInput))
+    recorded[at] = replace(recorded[at], events=recorded[at].events[:-1])
+    difference = replay(recorded).first_difference
+    assert difference is not None
+    assert "def commit_input" in source(difference.handler)
+    outer, inner = difference.decided_by[0], difference.decided_by[-1]
+    assert outer.function == difference.handler.function
+    assert "emit(" in source(inner)
+    for code in difference.decided_by:
+        assert str(code).startswith(f"{code.file}:{code.line} {code.function}")
+
+
+def test_everything_is_decided_aloud_as_it_is_decided() -> None:
+    for log in (talks(), talks(suspecting=True)):
+        session = core.new()
+        for entry in log:
+            decided = decide_aloud(session, entry.command, entry.at, REGISTRY)
+            assert decided.events == list(entry.events)
+            assert decided.refused is None
+            for path in decided.paths:
+                assert path
+                assert source(path[-1]).strip()
+            core.fold([entry], session)
+    assert sys.getprofile() is None
+
+
+def talks(*, suspecting: bool = False) -> list[Transaction]:
+    """A conversation with an interruption, a refusal and a close."""
+    world = World(vad=replace(QUICK_VAD, false_interruption=suspecting))
+    for score in [20] * 3 + [900] * 10 + [20] * 12:
+        world.append(1, score=score)
+    world.produce("All is well.", 300)
+    for score in [900] * 3 + [20] * 12:
+        world.append(1, score=score)
+    world.produce("And so on.", 300)
+    world.do(CancelResponse(attachment=1, response_id="nobody"))
+    world.close()
+    return world.log
+
+
+def test_what_a_client_is_refused_is_traced_to_who_refused_it() -> None:
+    log = talks()
+    at = next(index for index, entry in enumerate(log) if isinstance(entry.command, CancelResponse))
+    (refusal,) = log[at].events
+    assert isinstance(refusal, ErrorReported)
+    log[at] = replace(log[at], events=(replace(refusal, code="other"),))
+    difference = replay(log).first_difference
+    assert difference is not None
+    assert difference.fields == [Change("code", "other", refusal.code)]
+    assert difference.decided_by[0].function == "creating.cancel_response"
+
+
+def test_a_control_that_would_be_refused_now_says_so() -> None:
+    log = talks()
+    assert isinstance(log[0].command, OpenSession)
+    log[0] = replace(log[0], command=replace(log[0].command, plugin="echo", plugin_version="7"))
+    difference = replay(log, {**REGISTRY, "echo": replace(ECHO, version="7")}).first_difference
+    assert difference is not None
+    again = replay([*log[:1], replace(log[0], seq=2)]).first_difference
+    assert again is not None
+
+
+def test_rules_that_a_docstring_names_are_named() -> None:
+    assert handler(AckPlayback(attachment=1, played_ms=1)).rules == ("I6", "I7", "I12")
+    assert handler(CommitInput(attachment=1)).file == "sessions/committing.py"
+    assert rules_of(Interrupted(epoch=1, cause="barge_in", requests=())) == ("G34", "F23", "A10")
+
+
+def test_events_that_cannot_follow_have_no_state_around_them() -> None:
+    log = talks()
+    ended_one = next(event for entry in log for event in entry.events if isinstance(event, ResponseEnded))
+    log[1] = replace(log[1], events=(ended_one,))
+    difference = replay(log).first_difference
+    assert difference is not None
+    assert [
+        (around.recorded, around.before) for around in difference.around if around.recorded != around.before
+    ] == []
+
+
+def test_who_waits_is_told_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antiphon.engine.replay.STEP", 10)
+    told: list[int] = []
+    log = talks()
+    replay(log, told=told.append)
+    assert told == [10] * (len(log) // 10)

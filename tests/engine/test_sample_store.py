@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.engine import sample_store
 from antiphon.engine.sample_store import FileSamples, SampleReader, flush
 from antiphon.events.audio import SampleRef
-from antiphon.events.log import SampleWrite, Unavailable, UnknownSession
+from antiphon.events.log import SampleWrite, SoundGone, Unavailable, UnknownSession
 
 pytestmark = pytest.mark.anyio
 
@@ -100,3 +101,85 @@ async def test_release_and_remove(tmp_path: Path) -> None:
     samples.remove("s")
     with pytest.raises(UnknownSession):
         await samples.read("s", SampleRef("in", 0, 1))
+
+
+class TestSegments:
+    async def test_a_stream_is_a_row_of_files_and_reads_as_one(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sample_store, "SEGMENT", 10)
+        samples = FileSamples(tmp_path)
+        data = bytes(range(64))
+        put(samples, "s", 0, data[:7])
+        put(samples, "s", 7, data[7:10])
+        put(samples, "s", 10, data[10:12])
+        put(samples, "s", 12, data[12:45])
+        put(samples, "s", 45, data[45:])
+        assert sorted(os.listdir(tmp_path)) == [f"s.in.{n}" for n in range(7)]
+        for start in range(0, 64, 3):
+            for size in (1, 7, 10, 64 - start):
+                if start + size <= 64:
+                    assert await samples.read("s", SampleRef("in", start, size)) == data[start : start + size]
+        with pytest.raises(SoundGone, match="from 60 to 65 of s was never written, or is lost"):
+            await samples.read("s", SampleRef("in", 60, 5))
+        samples.close()
+
+    async def test_a_stream_from_before_there_were_segments_goes_on_as_one_file(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sample_store, "SEGMENT", 10)
+        (tmp_path / "s.in").write_bytes(b"0123456789ab")
+        samples = FileSamples(tmp_path)
+        put(samples, "s", 12, b"cdefghijkl")
+        put(samples, "s", 0, b"x", "out")
+        assert await samples.read("s", SampleRef("in", 8, 14)) == b"89abcdefghijkl"
+        assert sorted(os.listdir(tmp_path)) == ["s.in", "s.out.0"]
+        samples.release("s")
+        samples.remove("s")
+        assert os.listdir(tmp_path) == []
+
+    async def test_what_is_past_its_retention_says_so_and_what_is_lost_does_not(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sample_store, "SEGMENT", 10)
+        samples = FileSamples(tmp_path)
+        put(samples, "s", 0, bytes(range(35)))
+        assert samples.retire_segment("s", "in", 1) == 10
+        assert await samples.read("s", SampleRef("in", 0, 10)) == bytes(range(10))
+        assert await samples.read("s", SampleRef("in", 20, 15)) == bytes(range(20, 35))
+        for ref in (SampleRef("in", 9, 2), SampleRef("in", 19, 2), SampleRef("in", 12, 3), SampleRef("in", 0, 35)):
+            with pytest.raises(SoundGone, match="is past its retention"):
+                await samples.read("s", ref)
+        samples.path("s", "in", 2).unlink()
+        with pytest.raises(SoundGone, match="lost"):
+            await samples.read("s", SampleRef("in", 20, 5))
+        samples.release("s")
+        assert samples.retire("s") == 15
+        assert samples.retire("s") == 0
+        for ref in (SampleRef("in", 0, 1), SampleRef("out", 0, 1)):
+            with pytest.raises(SoundGone, match="is past its retention"):
+                await SampleReader(tmp_path).read("s", ref)
+        assert os.listdir(tmp_path) == ["s.gone"]
+        assert samples.retire("never heard") == 0
+        samples.remove("s")
+        with pytest.raises(UnknownSession):
+            await samples.read("s", SampleRef("in", 0, 1))
+
+    def test_the_files_of_each_session_are_known_by_their_names(self, tmp_path: Path) -> None:
+        samples = FileSamples(tmp_path)
+        for name in ("s", "s.in", "a.b/c", "x.gone"):
+            put(samples, name, 0, b"1")
+        put(samples, "s", 0, b"1", "out")
+        samples.close()
+        samples.retire("x.gone")
+        (tmp_path / "old.out").touch()
+        for other in (".probe", "README", "notes.txt", ".gone"):
+            (tmp_path / other).touch()
+        found = {session: [path.name for path in paths] for session, paths in samples.files().items()}
+        assert found == {
+            "s": ["s.in.0", "s.out.0"],
+            "s.in": ["s%2Ein.in.0"],
+            "a.b/c": ["a%2Eb%2Fc.in.0"],
+            "x.gone": ["x%2Egone.gone"],
+            "old": ["old.out"],
+        }

@@ -13,6 +13,7 @@ import anyio
 import msgspec
 import pytest
 from anyio import to_thread
+from structlog.testing import capture_logs
 
 from antiphon.engine import sqlite_checkpoint, sqlite_writer
 from antiphon.engine.datadir import DataDirectory, DataPaths
@@ -106,7 +107,7 @@ class TestReopening:
     async def test_another_layout_is_refused(self, log: SqliteLog, data: DataDirectory) -> None:
         await log.aclose()
         change(data.paths, "PRAGMA user_version = 99")
-        with pytest.raises(Unavailable, match="layout 99"):
+        with pytest.raises(Unavailable, match="layout 99, which a later version"):
             await SqliteLog.open(data)
         change(data.paths, "PRAGMA application_id = 1")
         with pytest.raises(Unavailable, match="not a log"):
@@ -279,6 +280,34 @@ class TestDamage:
             await read_all()
         await reader.aclose()
 
+    async def test_sound_that_a_loss_of_power_took_is_told_at_the_start(
+        self, log: SqliteLog, data: DataDirectory
+    ) -> None:
+        await log.acquire(SESSION)
+        outcomes = Outcomes(log)
+        outcomes.append(opened())
+        for seq in range(2, 40):
+            ref = SampleRef("in", 10 * (seq - 2), 10)
+            outcomes.append(heard(seq, start=ref.start, size=10), [SampleWrite(ref, bytes([seq] * 10))])
+        await outcomes.all()
+        await log.aclose()
+        os.truncate(log.samples.path(SESSION, "in"), 355)
+        again = await SqliteLog.open(data)
+        with capture_logs() as lines:
+            assert await again.acquire(SESSION) == 2
+            assert await again.acquire(SESSION) == 3
+        ((line),) = lines
+        assert (line["session"], line["seq"], line["records"]) == (SESSION, 37, 3)
+        assert "was never written, or is lost" in line["why"]
+        assert len(await again.read(SESSION, 0)) == 39, "nothing is cut for it"
+        change(data.paths, "UPDATE records SET data = X'00' WHERE seq = 39")
+        change(data.paths, "UPDATE records SET sound = X'00' WHERE seq = 38")
+        with capture_logs() as lines:
+            await (third := await SqliteLog.open(data)).acquire(SESSION)
+        assert [line["seq"] for line in lines] == [37], "whoever reads the record is told what is wrong with it"
+        await third.aclose()
+        await again.aclose()
+
 
 class TestFullDisk:
     async def limit(self, log: SqliteLog, pages: int) -> None:
@@ -332,14 +361,15 @@ class TestFullDisk:
             await log.read(SESSION, 0)
         assert await log.sessions() == []
 
+    @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
     async def test_samples_that_cannot_be_written_fail_their_session_alone(
-        self, log: SqliteLog, monkeypatch: pytest.MonkeyPatch
+        self, log: SqliteLog, monkeypatch: pytest.MonkeyPatch, code: int
     ) -> None:
         await fill(log, 1)
         await fill(log, 1, "sess_other")
 
         def full(*_: object) -> int:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise OSError(code, os.strerror(code))
 
         outcomes = Outcomes(log)
         ref = SampleRef("in", 0, 2)
@@ -349,8 +379,12 @@ class TestFullDisk:
         outcomes.append(heard(2))
         outcomes.append(heard(2), [SampleWrite(ref, b"cd")], session="sess_other")
         assert [kind for _, kind in await outcomes.all()] == [Unavailable, Unavailable, None]
-        assert "No space left" in str(outcomes.told[0][1])
+        assert os.strerror(code) in str(outcomes.told[0][1])
         assert [record.seq for record in await log.read(SESSION, 0)] == [1]
+        term = await log.acquire(SESSION)
+        outcomes.append(heard(2, term), [SampleWrite(ref, b"ef")])
+        assert (await outcomes.all())[-1] == (2, None)
+        assert await log.samples.read(SESSION, ref) == b"ef"
 
     async def test_a_probe_says_whether_both_halves_can_be_written(
         self, log: SqliteLog, monkeypatch: pytest.MonkeyPatch
@@ -477,6 +511,33 @@ class TestCheckpoints:
         again = await SqliteLog.open(data)
         assert len(await again.read(SESSION, 0, 10_000)) == 2_999
         await again.aclose()
+
+    async def test_one_that_fails_is_done_later(
+        self, log: SqliteLog, data: DataDirectory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The disk may be full: the write-ahead log is the durable copy, and grows meanwhile."""
+        monkeypatch.setattr(sqlite_checkpoint, "PAGES", 20)
+        asked: list[object] = []
+
+        def fail(connection: sqlite3.Connection) -> int:
+            asked.append(connection)
+            if len(asked) > 3:
+                return move(connection)
+            return move(Failing(connection))  # type: ignore[arg-type]
+
+        move = sqlite_checkpoint.move
+        monkeypatch.setattr(sqlite_checkpoint, "move", fail)
+        await log.acquire(SESSION)
+        outcomes = Outcomes(log)
+        outcomes.append(opened())
+        for seq in range(2, 400):
+            outcomes.append(heard(seq))
+            if not seq % 20:
+                await outcomes.all()
+                await to_thread.run_sync(log._writer._checkpoints.idle.wait)
+        assert {kind for _, kind in await outcomes.all()} == {None}
+        assert len(asked) > 4
+        assert [record.seq for record in await log.read(SESSION, 0, 1_000)] == list(range(1, 400))
 
     async def test_the_writer_helps_when_the_log_has_become_long(
         self, log: SqliteLog, monkeypatch: pytest.MonkeyPatch

@@ -1,12 +1,28 @@
 """A store that cannot be written: who is told, what is shown, and that it is found out when it can be again."""
 
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
 import pytest
 from structlog.testing import capture_logs
 
+from antiphon.engine.checking import check
+from antiphon.engine.clock import VirtualClock
+from antiphon.engine.datadir import DataDirectory, DataPaths
+from antiphon.engine.errors import Refused
+from antiphon.engine.hosts import InlineHost
+from antiphon.engine.hub import Hub
+from antiphon.engine.replay import replay
+from antiphon.engine.settings import HubSettings
+from antiphon.engine.sqlite_log import SqliteLog
 from antiphon.events.commands import Heartbeat
-from antiphon.events.log import Unavailable
+from antiphon.events.log import Corrupt, Unavailable
+from antiphon.sessions.plugins import ECHO
+from antiphon.stages.echo import EchoStage
 
-from .worlds import ONE, MoodyLog, code_of, opening, settle, world
+from .worlds import ONE, SECRET, MoodyLog, ask, breathe, code_of, opening, resumption, settle, world
 
 pytestmark = pytest.mark.anyio
 
@@ -80,3 +96,55 @@ async def test_a_server_that_ends_asks_no_more() -> None:
         assert storage.trouble is not None
         assert not storage._asking  # pyright: ignore[reportPrivateUsage]
         log.broken = None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["UPDATE records SET data = X'00' WHERE seq = 2 AND key = 1", "DELETE FROM records WHERE seq = 2 AND key = 1"],
+)
+async def test_of_two_sessions_the_damaged_one_is_refused_by_its_record_and_the_other_goes_on(
+    tmp_path: Path, damage: str
+) -> None:
+    """What a client may have seen is not cut off: the log of the damaged one is left as it is."""
+    clock = VirtualClock()
+    with DataDirectory(tmp_path) as data:
+        async with served(data, clock) as (hub, log):
+            bad, good = await hub.open(opening("bad")), await hub.open(opening("good"))
+            for attachment in (bad, good):
+                ask(attachment)
+                ask(attachment, "And?")
+            await breathe(5)
+        connection = sqlite3.connect(data.paths.database, isolation_level=None)
+        connection.execute(damage)
+        before = connection.execute("SELECT seq, data FROM records WHERE key = 1").fetchall()
+        with capture_logs() as lines:
+            async with served(data, clock) as (hub, log):
+                await hub.recovered.wait()
+                again = await hub.resume(resumption(good))
+                ask(again)
+                with pytest.raises(
+                    Refused, match=r"session_resume_expired.*record 2 of its log is damaged"
+                ) as refused:
+                    await hub.resume(resumption(bad))
+                assert not refused.value.retryable
+                assert hub.statistics().admitted == 1
+                await breathe(5)
+                assert replay(await log.read(good.session, 0)).identical
+                with pytest.raises(Corrupt):
+                    await log.read(bad.session, 1)
+        assert connection.execute("SELECT seq, data FROM records WHERE key = 1").fetchall() == before
+        connection.close()
+    told = [line for line in lines if line.get("session") == bad.session]
+    assert [(line["log_level"], line["seq"]) for line in told] == [("error", 2)]
+    assert {damage.session for damage in check(DataPaths(tmp_path), None, lambda done, total: None).damage} == {
+        bad.session
+    }
+
+
+@asynccontextmanager
+async def served(data: DataDirectory, clock: VirtualClock) -> AsyncIterator[tuple[Hub, SqliteLog]]:
+    log = await SqliteLog.open(data)
+    settings = HubSettings(shutdown_ms=200)
+    async with Hub(log, log.samples, InlineHost(EchoStage()), ECHO, settings, clock, SECRET) as hub:
+        yield hub, log
+    await log.aclose()

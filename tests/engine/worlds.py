@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import anyio.lowlevel
 import pytest
+from anyio import to_thread
 
 from antiphon.engine.attachment import Attachment
 from antiphon.engine.clock import VirtualClock
@@ -39,6 +40,13 @@ async def settle(rounds: int = ROUNDS) -> None:
     """Let everything that can go on without time go on."""
     for _ in range(rounds):
         await anyio.lowlevel.checkpoint()
+
+
+async def breathe(times: int = 1) -> None:
+    """Let what runs in other threads come to its end too."""
+    for _ in range(times):
+        await settle(4)
+        await to_thread.run_sync(int)
 
 
 class MoodyLog(MemoryLog):

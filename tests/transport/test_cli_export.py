@@ -10,12 +10,13 @@ import anyio
 import pytest
 
 from antiphon.engine.datadir import DataDirectory, DataPaths
+from antiphon.engine.sample_store import SampleReader
 from antiphon.engine.sqlite_log import SqliteLog
 from antiphon.engine.sqlite_reader import SqliteReader
 from antiphon.engine.sqlite_schema import connect_reader
 from antiphon.events.audio import SampleRef
 from antiphon.events.events import AudioDelta, AudioReceived
-from antiphon.events.log import LogError, SampleWrite, Transaction
+from antiphon.events.log import LogError, SampleWrite, Transaction, Unavailable
 from antiphon.transport import cli, cli_export, cli_logs
 
 from tests.sessions.world import QUICK_VAD, World
@@ -88,7 +89,7 @@ def records(data: Path, session: str) -> list[tuple[int, ...]]:
     connection = connect_reader(DataPaths(data).database)
     try:
         return connection.execute(
-            "SELECT seq, at, number, crc, data FROM records JOIN sessions USING (key)"
+            "SELECT seq, at, number, crc, data, sound FROM records JOIN sessions USING (key)"
             " WHERE session = ? ORDER BY seq",
             (session,),
         ).fetchall()
@@ -99,7 +100,7 @@ def records(data: Path, session: str) -> list[tuple[int, ...]]:
 def sound(data: Path, session: str) -> dict[str, bytes]:
     """Return the files of a session's samples."""
     files = DataPaths(data).samples.glob(f"{session}.*")
-    return {path.suffix: path.read_bytes() for path in files}
+    return {path.name.removeprefix(session): path.read_bytes() for path in files}
 
 
 def test_a_session_is_carried_from_one_directory_to_another_byte_by_byte(
@@ -116,6 +117,7 @@ def test_a_session_is_carried_from_one_directory_to_another_byte_by_byte(
     (row,) = json.loads(run("log", "ls", "--data", tmp_path / "there", "--json")[1])
     assert (row["session"], row["state"], row["head"]) == ("duplex-1", "closed", len(world.log))
     assert run("replay", "latest", "--data", tmp_path / "there")[0] == 0
+    assert run("log", "check", "--data", tmp_path / "there")[0] == 0
     assert run("log", "rm", "latest", "--data", tmp_path / "there", "--yes")[0] == 0
     assert sound(tmp_path / "there", "duplex-1") == {}
 
@@ -131,6 +133,7 @@ def test_what_was_written_is_told(run: Run, data: Path, world: World, tmp_path: 
         "transactions": len(world.log),
         "sample_bytes": size,
         "missing_bytes": 0,
+        "damage": "",
     }
     code, out, _ = run("log", "import", path, "--data", tmp_path / "there", "--json")
     assert json.loads(out) == {"session": "duplex-1", "transactions": len(world.log), "sample_bytes": size}
@@ -141,7 +144,8 @@ def test_every_reader_takes_a_bundle_where_it_takes_a_session(
 ) -> None:
     for command in (["log", "show"], ["log", "show", "--json"], ["log", "export", "--out", "-"]):
         assert run(*command, packed) == run(*command, "latest", "--data", data)
-    assert run("replay", packed, "--json") == run("replay", "latest", "--data", data, "--json")
+    for target in (packed, "latest"):
+        assert run("replay", target, "--data", data, "--until", "9")[1].startswith("identical: 9 commands")
     bare = tmp_path / "session.jsonl"
     assert run("log", "export", packed, "--out", bare)[0] == 0
     assert run("replay", bare)[0] == 0
@@ -174,7 +178,7 @@ def test_all_that_is_loaded_has_one_way_to_its_sound(
 
 
 def test_a_name_that_is_taken_is_refused_unless_another_is_given(
-    run: Run, data: Path, world: World, packed: Path, tmp_path: Path
+    run: Run, data: Path, packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = tmp_path / "there"
     assert run("log", "import", packed, "--data", there)[0] == 0
@@ -190,6 +194,9 @@ def test_a_name_that_is_taken_is_refused_unless_another_is_given(
     assert records(there, "the-bug") == records(data, "duplex-1")
     assert sound(there, "the-bug") == sound(data, "duplex-1")
     assert run("replay", "the-bug", "--data", there)[0] == 0
+    monkeypatch.chdir(tmp_path)
+    assert run("log", "export", "the-bug", "--with-samples", "--data", there)[0] == 0
+    assert (tmp_path / "the-bug.antiphon").read_bytes() == packed.read_bytes()
     for name in ("../evil", "", "a b", "-x", "x" * 101):
         code, out, err = run("log", "import", packed, "--data", there, "--as", name)
         assert (code, out) == (2, "")
@@ -205,7 +212,10 @@ def test_a_log_without_sound_can_be_imported_too(run: Run, data: Path, tmp_path:
     run("log", "export", "latest", "--data", data, "--out", bare)
     code, out, _ = run("log", "import", bare, "--data", tmp_path / "there")
     assert (code, "sound" in out) == (0, False)
-    assert records(tmp_path / "there", "duplex-1") == records(data, "duplex-1")
+    assert run("log", "show", "latest", "--data", tmp_path / "there") == run(
+        "log", "show", "latest", "--data", data
+    )
+    assert sound(tmp_path / "there", "duplex-1") == {}
 
 
 def test_a_bundle_goes_to_standard_output_too(run: Run, data: Path, packed: Path) -> None:
@@ -221,13 +231,14 @@ def test_sound_that_is_gone_is_counted(run: Run, data: Path, world: World, tmp_p
         await record(tmp_path / "mine", world.log)
 
     anyio.run(elsewhere)
-    (DataPaths(tmp_path / "mine").samples / "duplex-1.out").unlink()
+    for path in DataPaths(tmp_path / "mine").samples.glob("duplex-1.out*"):
+        path.unlink()
     path = tmp_path / "x"
     code, out, _ = run("log", "export", "latest", "--data", tmp_path / "mine", "--with-samples", "--out", path)
     assert code == 0
     assert "0.0 MB more were not there any more" in out
     code, out, _ = run("log", "import", path, "--data", tmp_path / "there")
-    assert list(sound(tmp_path / "there", "duplex-1")) == [".in"]
+    assert [name.split(".")[1] for name in sound(tmp_path / "there", "duplex-1")] == ["in"]
 
 
 def changed(path: Path, packed: Path, **entries: bytes | None) -> Path:
@@ -261,8 +272,7 @@ def test_what_is_damaged_is_told_in_one_sentence_and_changes_nothing(
     code, _, err = run("log", "import", loud, "--data", tmp_path / "d")
     assert code == 2
     assert "'in' is damaged" in err
-    assert run("log", "ls", "--data", tmp_path / "d", "--json")[1] == "[]\n"
-    assert sound(tmp_path / "d", "duplex-1") == {}
+    assert not (tmp_path / "d").exists()
 
 
 def test_a_log_of_another_session_than_it_says_is_not_imported(run: Run, data: Path, tmp_path: Path) -> None:
@@ -297,6 +307,24 @@ def test_an_export_that_fails_leaves_what_was_there(
     assert f"cannot write {packed}: No space left on device" in err
     assert packed.read_bytes() == before
     assert [path.name for path in packed.parent.iterdir()] == [packed.name]
+
+
+def test_an_export_whose_sound_cannot_be_read_is_none(
+    run: Run, data: Path, packed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> bytes:
+        raise Unavailable("cannot read the stream `in`: Input/output error")
+
+    bare = packed.with_suffix(".jsonl")
+    run("log", "export", packed, "--out", bare)
+    monkeypatch.setattr(SampleReader, "read", fail)
+    for target in ("latest", bare):
+        path = packed.with_name("new.antiphon")
+        code, out, err = run("log", "export", target, "--data", data, "--with-samples", "--out", path)
+        assert (code, out) == (2, "")
+        assert "Input/output error" in err
+        assert len(err.splitlines()) == 1
+        assert not path.exists()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")

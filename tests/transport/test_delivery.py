@@ -20,6 +20,7 @@ from antiphon.transport.wire_read import Decoded, Reading, Undecided, Understood
 
 from .held import HeldStage
 from .serving import Serving, Wire, becomes, serving
+from .test_server import got
 from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
@@ -128,6 +129,12 @@ class BrokenLog(MemoryLog):
         else:
             super().append(session, transaction, samples, settled)
 
+    async def probe(self) -> None:
+        """Fail while it is full."""
+        if self.full:
+            raise Unavailable("the disk is full")
+        await super().probe()
+
 
 @pytest.mark.parametrize("query", ["", DUPLEX])
 async def test_a_full_disk_is_told(query: str) -> None:
@@ -140,11 +147,14 @@ async def test_a_full_disk_is_told(query: str) -> None:
         assert (error["code"], error["retryable"]) == ("storage_unavailable", True)
         assert "server_event_seq" not in wire.seen[-1]
         assert (await wire.closed())[0] == 1013
-        assert "cannot be recorded" in (served.hub.not_ready or "")
+        assert await got(served.http + "/health") == (
+            503,
+            {"status": "unhealthy", "reason": "sessions cannot be recorded: the disk is full"},
+        )
         log.full = False
         async with Wire.to(served.url) as another:
             await another.next()
-        assert served.hub.not_ready is None
+        assert await got(served.http + "/health") == (200, {"status": "healthy"})
 
 
 async def test_no_more_than_agreed_waits_whatever_one_transaction_says(monkeypatch: pytest.MonkeyPatch) -> None:
