@@ -5,9 +5,8 @@ over where it was asked the same, as long after the question as it was said; tim
 """
 
 import heapq
-from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.events import commands as cmd
@@ -26,15 +25,8 @@ from .fork_pairing import Pairing
 from .fork_patch import PatchError, Wanted, kept, opened, updated
 from .fork_same import Sounds
 from .fork_told import told
+from .forked import Circling, Entry, Forked, Left, Source
 from .likeness import likeness
-
-Source = Literal["prefix", "decided", "edited", "recorded", "assumed", "timer", "live", "missing"]
-"""Where an entry of a fork comes from.
-
-`prefix`: it is as it was. `decided`: a command of the origin, decided anew. `edited`: a command of the edits.
-`recorded`: what a stage said in the origin to the same. `assumed`: what it said in the same turn, asked otherwise.
-`timer`: time had come. `live`: what a stage said just now. `missing`: it stands for an answer that nobody has.
-"""
 
 LAST: Order = (1 << 60, 0)
 MOST_TICKS = 100
@@ -42,43 +34,6 @@ MOST_TICKS = 100
 
 MOST_ENTRIES_PER_US = 10_000
 """Entries without any time between them, after which a fork is taken to run in a circle."""
-
-
-class Entry(Struct, frozen=True):
-    """Where transaction `seq` of a fork comes from, and (`origin`) which of the origin it is, if any.
-
-    `same`: it decided what it had decided in the origin.
-    """
-
-    seq: int
-    source: Source
-    origin: int | None = None
-    same: bool = True
-
-
-class Left(Struct, frozen=True):
-    """A transaction of the origin that is not in the fork, and why."""
-
-    origin: int
-    why: str
-
-
-class Forked(Struct):
-    """A fork: its log, where each entry comes from, and what of the origin is not in it."""
-
-    session: str
-    at: int
-    transactions: list[Transaction] = field(default_factory=list[Transaction])
-    entries: list[Entry] = field(default_factory=list[Entry])
-    left: list[Left] = field(default_factory=list[Left])
-
-
-class Circling(Exception):
-    """A fork would go on for ever without any time passing; `seq` is its last entry."""
-
-    def __init__(self, seq: int) -> None:
-        super().__init__(f"the fork runs in a circle at its transaction {seq}")
-        self.seq = seq
 
 
 class _Stands(Struct, frozen=True):
@@ -131,6 +86,8 @@ class Fork:
         self._ticks = 0
         self._still = 0
         self._patched = False
+        self._sounded: set[str] = set()
+        self._unheard: dict[str, list[Outside]] = {}
         self._begin(at)
 
     # -- the beginning ---------------------------------------------------------------------------------------
@@ -154,7 +111,7 @@ class Fork:
         if parts > whole and not self.edits.outside and not self.edits.said:
             return
         for known in outside(self.origin, self.edits, parts):
-            self._later(known.at, known.order, known)
+            self._await(known)
         self.asking.settle(self.edits)
         for held in self.asking.requests.values():
             for said in self.asking.pending(held, parts):
@@ -175,6 +132,24 @@ class Fork:
             len(self.forked.entries),
         )
         self._decide(command, transaction.at, source, transaction.seq)
+
+    def _await(self, known: Outside) -> None:
+        """Let a command come at its time; that an answer was heard, as long after its sound as it was told then."""
+        response = None if known.seq is None or known.edited else self.origin.heard.get(known.seq)
+        if response is None or self.counterpart(response) in self._sounded:
+            self._later(known.at, known.order, known)
+        else:
+            self._unheard.setdefault(response, []).append(known)
+
+    def _sound(self, event: ev.AudioDelta) -> None:
+        """Note when the sound of an answer began, and let what was said of its being heard come."""
+        if event.response_id in self._sounded:
+            return
+        self._sounded.add(event.response_id)
+        response = self.names.back(event.response_id)
+        for known in self._unheard.pop(response, ()) if response is not None else ():
+            later_by = self.session.now - self.origin.sounded[response or ""]
+            self._later(known.at + later_by, known.order, known)
 
     # -- one thing after another -----------------------------------------------------------------------------
 
@@ -321,6 +296,8 @@ class Fork:
         )
         forked.entries.append(Entry(number, source, seq, was is not None and self._as_it_was(was, events)))
         for event in events:
+            if isinstance(event, ev.AudioDelta):
+                self._sound(event)
             for effect in core.react(session, event, self._plugins):
                 for name, what in inputs(effect, number, now):
                     self._give(name, what)
@@ -330,6 +307,8 @@ class Fork:
         """Whether the same was decided as in the origin, but for names and numbers."""
         if self._walking or list(was.events) == events:
             return True
+        if [type(event) for event in was.events] != [type(event) for event in events]:
+            return False
         return likeness(was.events, self.origin.session) == likeness(events, self.forked.session)
 
     def _give(self, name: str, given: Given) -> None:
@@ -395,6 +374,8 @@ def _why_not(command: cmd.AnyCommand, edited: bool) -> str:
     """Return why a transaction has no place in a fork."""
     if edited:
         return "replaced by an answer to something that was not asked"
+    if isinstance(command, cmd.ClientCommand):
+        return "the answer that it acknowledges was not heard"
     return (
         "timers ring by the fork's own time" if isinstance(command, cmd.Tick) else "what it answers was not asked"
     )

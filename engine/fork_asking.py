@@ -121,7 +121,7 @@ class Asking:
                 held.origin = self._same_turn(name, given.effect)
                 held.assumed = held.origin is not None
         theirs = held.origin.inputs if held.origin is not None else []
-        same = index < len(theirs) and (self._same(theirs[index], given) or (held.assumed and index == 0))
+        same = index < len(theirs) and ((held.assumed and index == 0) or self._same(theirs[index], given))
         held.parted = held.parted or not same
         return held
 
@@ -135,13 +135,16 @@ class Asking:
         return held.inputs[index].at - held.origin.inputs[index].at
 
     def cut_at(self, held: Held) -> int | None:
-        """Return when the recorded answer breaks off, because it was called off then; None: it does not."""
+        """Return when the recorded answer breaks off, because it was called off then; None: it does not.
+
+        Not before the time at which it was called off: what did that may come again.
+        """
         asked = held.origin
         if asked is None or len(held.inputs) != 1 or len(asked.inputs) < 2 or held.resident:
             return None
         if any(isinstance(said.command, _ENDS) for said in self.answers(held, 0)):
             return None
-        return asked.inputs[1].at + self.later_by(held, 0)
+        return asked.inputs[1].at + max(self.later_by(held, 0), 0)
 
     def _same_question(self, name: str, effect: fx.SubmitToStage) -> Asked | None:
         """Return the request of the origin that asked the same, if any; best the one of the same number."""

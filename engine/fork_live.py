@@ -10,8 +10,6 @@ from msgspec import Struct
 
 from antiphon.events import commands as cmd
 from antiphon.events import effects as fx
-from antiphon.events.audio import SampleRef
-from antiphon.events.log import Samples, Unavailable
 from antiphon.sessions import core
 from antiphon.stages.base import AnyReport
 
@@ -20,6 +18,7 @@ from .desk import Desk
 from .fork import Fork
 from .fork_asking import Held
 from .fork_origin import operation_of
+from .fork_samples import ForkSamples
 from .host import PipelineHost
 from .runner import samples_of
 from .window import SoundWindow
@@ -36,29 +35,6 @@ QUIET_US = 2_000_000
 
 Told = Callable[[str, int], None]
 """Told of every request that a live stage is asked, and at which session time (µs)."""
-
-
-class ForkSamples(Samples):
-    """The bytes of a fork: those of its origin, wherever they lie there, and what live stages have said."""
-
-    def __init__(self, fork: Fork, origin: Samples | None) -> None:
-        self._fork = fork
-        self._origin = origin
-        self.said: dict[SampleRef, bytes] = {}
-        """Sound that a live stage has made, by its place in the fork."""
-
-    async def read(self, session: str, ref: SampleRef) -> bytes:
-        """Return the bytes of a place in the fork; raises as the contract says."""
-        known = self.said.get(ref)
-        if known is not None:
-            return known
-        pieces = self._fork.sounds.origin(ref)
-        if pieces is None:
-            raise Unavailable("The sound of what was edited is not known.")
-        if self._origin is None:
-            raise Unavailable("The sound of the origin is not here: fork the session in its data directory.")
-        name = self._fork.origin.session
-        return b"".join([await self._origin.read(name, piece) for piece in pieces])
 
 
 class _Came(Struct, frozen=True):
@@ -105,11 +81,11 @@ class LiveFork:
     """Runs a fork to its end beside a host whose stage is loaded; `told` hears of each request that is asked."""
 
     def __init__(
-        self, fork: Fork, host: PipelineHost, samples: Samples | None, clock: Clock, pace: Pace, told: Told
+        self, fork: Fork, host: PipelineHost, samples: ForkSamples, clock: Clock, pace: Pace, told: Told
     ) -> None:
-        self.samples = ForkSamples(fork, samples)
         self._fork = fork
         self._host = host
+        self._samples = samples
         self._clock = clock
         self._pace: Pace = pace
         self._told = told
@@ -135,7 +111,7 @@ class LiveFork:
             Circling: as `Fork.step` does.
         """
         async with anyio.create_task_group() as tasks:
-            desk = Desk(self._fork.forked.session, self._host, self.samples, SoundWindow(), tasks, self._refused)
+            desk = Desk(self._fork.forked.session, self._host, self._samples, SoundWindow(), tasks, self._refused)
             while True:
                 await self._ask(desk)
                 if self._came:
@@ -198,7 +174,8 @@ class LiveFork:
         data = came.sound
         for event in self._fork.hear(came.report, at):
             for ref in samples_of(event):
-                self.samples.said[ref], data = data[: ref.size], data[ref.size :]
+                self._samples.say(ref, data[: ref.size])
+                data = data[ref.size :]
 
     def _busy(self) -> bool:
         """Whether a stage has something to say before time may go on by itself."""

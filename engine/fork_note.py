@@ -7,7 +7,7 @@ from msgspec import Struct
 from antiphon.events.config import JsonText
 from antiphon.events.ids import fingerprint
 
-from .fork import Entry, Forked, Left, Source
+from .forked import Entry, Forked, Left, Source
 
 
 class Run(Struct, frozen=True, omit_defaults=True):

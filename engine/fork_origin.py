@@ -81,7 +81,8 @@ class Origin(Struct):
     """A log that is forked, with what its commands met (one entry each, and one for a command behind the last).
 
     `timers` is when a deadline was noticed: at the time and place of its `Tick`, or, if another command came first,
-    behind that. `answers` are the responses to an item, in their order.
+    behind that. `answers` are the responses to an item, in their order. `sounded` is when the sound of a response
+    began, and `heard` which of them a transaction acknowledges.
     """
 
     session: str
@@ -91,6 +92,8 @@ class Origin(Struct):
     timers: dict[int, tuple[int, Order]] = field(default_factory=dict[int, tuple[int, Order]])
     utterances: list[Utterance] = field(default_factory=list[Utterance])
     answers: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    sounded: dict[str, int] = field(default_factory=dict[str, int])
+    heard: dict[int, str] = field(default_factory=dict[int, str])
     given: Counted = Counted()
     closed: bool = False
 
@@ -115,6 +118,10 @@ def read(transactions: Sequence[Transaction], plugins: Registry = REGISTRY) -> O
         core.fold([transaction], session)
         for event in transaction.events:
             item = _note_event(origin, event, item)
+            if isinstance(event, ev.AudioDelta):
+                origin.sounded.setdefault(event.response_id, transaction.at)
+            elif isinstance(event, ev.PlaybackAcknowledged) and event.response_id in origin.sounded:
+                origin.heard[transaction.seq] = event.response_id
             for effect in core.react(session, event, plugins):
                 for name, given in inputs(effect, transaction.seq, transaction.at):
                     origin.requests.setdefault(name, Asked(name)).inputs.append(given)

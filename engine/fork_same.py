@@ -1,7 +1,7 @@
 """Whether a stage is asked the same in a fork as in its origin: by sound and words, not by names and numbers."""
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec import Struct
@@ -36,6 +36,13 @@ class _Stretch(Struct):
         return self.origin + self.end - self.start == origin
 
 
+class Piece(Struct, frozen=True):
+    """Bytes of the fork, and where the same ones lie in the origin; None: they are new."""
+
+    ref: SampleRef
+    origin: SampleRef | None
+
+
 class Sounds:
     """Which bytes of the fork's streams are which of the origin's."""
 
@@ -44,8 +51,8 @@ class Sounds:
 
     def note(self, fork: Iterable[ev.AnyEvent], origin: Iterable[ev.AnyEvent] | None) -> None:
         """Note where the bytes of a command lie in the fork; the same command's lay there in the origin."""
-        ours = [ref for event in fork for ref in samples_of(event)]
-        theirs = [ref for event in origin or () for ref in samples_of(event)]
+        ours = [ref for event in fork for ref in _places(event)]
+        theirs = [ref for event in origin or () for ref in _places(event)]
         if not ours:
             return
         same = [(ref.stream, ref.size) for ref in ours] == [(ref.stream, ref.size) for ref in theirs]
@@ -64,18 +71,34 @@ class Sounds:
 
     def origin(self, ref: SampleRef) -> list[SampleRef] | None:
         """Return what the origin calls the bytes of a place in the fork; None: some of them are new."""
+        found = [piece.origin for piece in self.pieces(ref)]
+        known = [place for place in found if place is not None]
+        return known if len(known) == len(found) else None
+
+    def pieces(self, ref: SampleRef) -> Iterator[Piece]:
+        """Yield the pieces of a place in the fork, each with its place in the origin."""
         known = self._streams.get(ref.stream, [])
-        found: list[SampleRef] = []
         at = ref.start
         index = max(bisect_right(known, at, key=lambda stretch: stretch.start) - 1, 0)
         while at < ref.end:
             stretch = known[index] if index < len(known) else None
-            if stretch is None or stretch.origin is None or not stretch.start <= at < stretch.end:
-                return None
-            upto = min(stretch.end, ref.end)
-            found.append(SampleRef(ref.stream, stretch.origin + at - stretch.start, upto - at))
-            at, index = upto, index + 1
-        return found
+            if stretch is None or not stretch.start <= at < stretch.end:
+                yield Piece(SampleRef(ref.stream, at, ref.end - at), None)
+                return
+            here = SampleRef(ref.stream, at, min(stretch.end, ref.end) - at)
+            start = None if stretch.origin is None else stretch.origin + at - stretch.start
+            yield Piece(here, None if start is None else SampleRef(ref.stream, start, here.size))
+            at, index = here.end, index + 1
+
+
+def _places(event: ev.AnyEvent) -> list[SampleRef]:
+    """Return the places of the bytes that an event speaks of, a recording of a voice included."""
+    match event:
+        case ev.SessionOpened(view=shown) | ev.ConfigUpdated(view=shown):
+            recording = shown.config.ref_audio
+            return [] if recording is None else [recording.ref]
+        case _:
+            return list(samples_of(event))
 
 
 def question(effect: fx.SubmitToStage | fx.FeedStage, sounds: Sounds | None = None) -> bytes:

@@ -27,7 +27,7 @@ from antiphon.events.log import Conflict, LogError, Transaction, to_json
 from . import cli_logs
 from .cli_errors import UNUSABLE, Stop
 from .cli_files import writable
-from .cli_logs import LogHeader
+from .cli_logs import LoadedLog, LogHeader
 from .cli_options import DATA, DataOption, JsonOption, given, named
 from .cli_progress import progress
 from .cli_terminal import print_json, screen
@@ -107,6 +107,18 @@ async def _export(target: str, data: Path, out: Path | None, with_samples: bool)
             missing_bytes=0 if manifest is None else manifest.missing,
             damage=source.damage,
         )
+
+
+async def write_bundle(path: Path, log: LoadedLog) -> None:
+    """Write a log that was read as a whole to a bundle, with as much of its sound as there is.
+
+    Raises:
+        Stop: the file cannot be written.
+    """
+    writable(path)
+    header = msgspec.json.encode(log.header)
+    with _written(path) as file, progress("writing") as told:
+        await bundle.write(file, header, log.header.session, _one(log.transactions), log.read, told)
 
 
 async def _write_lines(file: IO[bytes], source: _Source, told: Callable[[int], None], *, at_terminal: bool) -> None:

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
+import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 from rich.console import Console
@@ -10,15 +12,19 @@ from rich.markup import escape
 from rich.table import Table
 
 from antiphon.engine import fork_edits, fork_patch
+from antiphon.engine.bundle import SUFFIX
 from antiphon.engine.errors import UnknownPlugin
-from antiphon.engine.fork import Circling, Fork
+from antiphon.engine.fork import Fork
 from antiphon.engine.fork_note import ForkNote, Gap, Run, fork_id, note
 from antiphon.engine.fork_origin import Origin, read
+from antiphon.engine.fork_samples import ForkSamples
+from antiphon.engine.forked import Circling
 from antiphon.engine.replay import replay
 
+from . import cli_export, cli_logs
 from .cli_errors import UNUSABLE, Stop
-from .cli_files import writable
 from .cli_logs import LoadedLog, header_of
+from .cli_progress import progress
 from .turn_rows import TurnRow, changes, rows
 
 SOURCES = {
@@ -103,11 +109,12 @@ def make(log: LoadedLog, wanted: Wish) -> Made:
     """
     fork = begun(log, wanted, salt="")
     try:
-        while fork.step():
-            pass
+        with progress("deciding anew", len(log.transactions)) as told:
+            while fork.step():
+                told(1)
     except (fork_patch.PatchError, Circling) as error:
         raise Stop(str(error), UNUSABLE) from error
-    return finished(log, wanted, fork)
+    return finished(log, wanted, fork, ForkSamples(fork.sounds, log.read))
 
 
 def begun(log: LoadedLog, wanted: Wish, *, salt: str, live: bool = False) -> Fork:
@@ -167,7 +174,7 @@ def _check(log: LoadedLog, at: int) -> None:
         )
 
 
-def finished(log: LoadedLog, wanted: Wish, fork: Fork, pipeline: str = "") -> Made:
+def finished(log: LoadedLog, wanted: Wish, fork: Fork, samples: ForkSamples, pipeline: str = "") -> Made:
     """Return a fork that has nothing left to do, with its header and what has changed.
 
     Raises:
@@ -190,7 +197,7 @@ def finished(log: LoadedLog, wanted: Wish, fork: Fork, pipeline: str = "") -> Ma
         turns=after,
         changes=changes(rows(log.transactions), after, fork.counterpart),
     )
-    return Made(LoadedLog(header, forked.transactions), report)
+    return Made(LoadedLog(header, forked.transactions, samples), report)
 
 
 def show(console: Console, report: Report, *, everything: bool = False) -> None:
@@ -248,12 +255,15 @@ def spans(known: Sequence[tuple[int, int]]) -> str:
     return ", ".join([*shown, "…"] if len(joined) > MOST_SPANS else shown)
 
 
-def target_file(out: Path | None, session: str) -> Path:
-    """Return where a fork is written, when that can be done.
+def write(made: Made, out: Path | None) -> Path:
+    """Write a fork, as a bundle with its sound if the file is named so; return where.
 
     Raises:
-        Stop: it cannot.
+        Stop: it cannot be written.
     """
-    path = out or Path(f"{session}.jsonl")
-    writable(path)
+    path = out or Path(f"{quote(made.report.session, safe='')}.jsonl")
+    if path.suffix == SUFFIX:
+        anyio.run(cli_export.write_bundle, path, made.log)
+    else:
+        cli_logs.write_export(path, made.log)
     return path

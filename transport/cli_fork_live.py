@@ -1,6 +1,5 @@
 """A fork whose unanswered questions a pipeline answers now."""
 
-from pathlib import Path
 from secrets import token_hex
 
 import anyio
@@ -9,11 +8,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from antiphon.engine.clock import SystemClock
-from antiphon.engine.datadir import DataPaths
-from antiphon.engine.fork import Circling, Fork
+from antiphon.engine.fork import Fork
 from antiphon.engine.fork_live import LiveFork, Pace
 from antiphon.engine.fork_patch import PatchError
-from antiphon.engine.sample_store import SampleReader
+from antiphon.engine.fork_samples import ForkSamples
+from antiphon.engine.forked import Circling
 
 from .cli_errors import UNUSABLE, Stop
 from .cli_fork import Made, Wish, begun, finished
@@ -23,10 +22,9 @@ from .serve import session_half, stage_host
 
 
 class Stages(Struct, frozen=True):
-    """What answers live: a pipeline by its name or file, the data with the sound of the origin, and the pace."""
+    """What answers live: a pipeline by its name or file, and what time does meanwhile."""
 
     pipeline: str
-    data: Path
     pace: Pace
 
 
@@ -50,18 +48,18 @@ def make(log: LoadedLog, wanted: Wish, stages: Stages, console: Console) -> Made
         )
     fork = begun(log, wanted, salt=token_hex(16), live=True)
     try:
-        anyio.run(_run, fork, pipeline, stages, console)
+        samples = ForkSamples(fork.sounds, log.read)
+        anyio.run(_run, fork, samples, pipeline, stages, console)
     except (PipelineError, PatchError, Circling) as error:
         raise Stop(str(error), UNUSABLE) from error
-    return finished(log, wanted, fork, pipeline.name)
+    return finished(log, wanted, fork, samples, pipeline.name)
 
 
-async def _run(fork: Fork, pipeline: Pipeline, stages: Stages, console: Console) -> None:
+async def _run(fork: Fork, samples: ForkSamples, pipeline: Pipeline, stages: Stages, console: Console) -> None:
     def told(request: str, at: int) -> None:
         console.print(f"[dim]{at / 1e6:9.3f} s  {escape(pipeline.name)} answers {escape(request)}[/]")
 
     host = stage_host(pipeline, session_half(pipeline))
-    samples = SampleReader(DataPaths(stages.data).samples)
     live = LiveFork(fork, host, samples, SystemClock(), stages.pace, told)
     try:
         await host.start(live.on_report)

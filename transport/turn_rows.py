@@ -10,6 +10,9 @@ from antiphon.events.log import Transaction
 
 from .timeline import Answer, Story, Turn, tell
 
+FAR = 40
+"""Characters that two answers begin with in common, beyond which they are not shown again."""
+
 LEAST_MS = 1
 """A shift in time of less is none."""
 
@@ -115,7 +118,8 @@ def _turn_changes(name: str, before: TurnRow, after: TurnRow) -> list[str]:
     if before.words != after.words:
         said.append(f"{name} was heard as {_quoted(after.words)} instead of {_quoted(before.words)}")
     if before.answer != after.answer:
-        said.append(f"the answer to {name} was {_quoted(after.answer)} instead of {_quoted(before.answer)}")
+        was, is_now = _apart(before.answer, after.answer)
+        said.append(f"the answer to {name} was {_quoted(is_now)} instead of {_quoted(was)}")
     if before.status != after.status:
         said.append(f"the answer to {name} ended as {after.status or 'none'} instead of {before.status or 'none'}")
     if before.first_ms != after.first_ms:
@@ -147,6 +151,14 @@ def _after(ms: int | None) -> str:
 
 def _causes(row: TurnRow) -> str:
     return f"interrupted by {', '.join(row.interruptions)}" if row.interruptions else "no interruption"
+
+
+def _apart(before: str, after: str) -> tuple[str, str]:
+    """Return two texts from a little before the place where they part, if that is far behind their beginning."""
+    pairs = enumerate(zip(before, after, strict=False))
+    parting = next((index for index, (one, other) in pairs if one != other), min(len(before), len(after)))
+    shown = before[: max(parting - FAR // 2, 0)].rfind(" ") + 1
+    return (before, after) if parting < FAR else (f"…{before[shown:]}", f"…{after[shown:]}")
 
 
 def _quoted(text: str) -> str:

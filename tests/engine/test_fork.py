@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from antiphon.engine import fork_edits, fork_origin, fork_patch
-from antiphon.engine.fork import Fork, Forked
+from antiphon.engine.errors import UnknownPlugin
+from antiphon.engine.fork import Fork
 from antiphon.engine.fork_note import fork_id, gaps, note, runs
+from antiphon.engine.forked import Forked
 from antiphon.engine.likeness import likeness
 from antiphon.engine.replay import replay
 from antiphon.events import commands as cmd
@@ -32,11 +34,11 @@ FORK = "duplex-fork"
 
 
 def whole(path: Path) -> list[Transaction] | None:
-    """Return a golden log that replays; None for one that must not."""
+    """Return a golden log that replays here; None for one that does not."""
     try:
         log = [from_json(line) for line in path.read_bytes().splitlines()[1:]]
         return log if log and log[0].seq == 1 and replay(log).identical else None
-    except (msgspec.DecodeError, LookupError):
+    except (msgspec.DecodeError, UnknownPlugin):
         return None
 
 
@@ -358,6 +360,41 @@ def test_an_answer_that_was_interrupted_ends_by_name_where_it_was() -> None:
     assert ended.failure == ev.Failure(
         "no_recorded_answer", "What was recorded ends here: it was interrupted then."
     )
+
+
+def test_an_interruption_that_comes_again_is_waited_for() -> None:
+    world = World(vad=TurnDetection(min_speech_duration_ms=64))
+    speak(world, 20, 20)
+    world.take()
+    world.produce("It is ", 4_000)
+    world.ack(100)
+    speak(world, 20, 20)
+    world.release()
+    reply(world)
+    made = forked(world.log, patch={"turn_detection": {"silence_duration_ms": 320}}, assumes=True)
+    ended = [event for entry in made.transactions for event in entry.events if isinstance(event, ev.ResponseEnded)]
+    assert [event.cause for event in ended] == ["turn_detected", None]
+
+
+def test_that_an_answer_was_heard_is_told_as_long_after_its_sound() -> None:
+    world = World(vad=TurnDetection(min_speech_duration_ms=64))
+    speak(world, 20, 20)
+    world.take()
+    world.produce("It is three.", 400)
+    world.wait(250)
+    world.ack(250)
+    world.wait(150)
+    world.ack(400)
+    world.finish()
+    world.release()
+    patch: dict[str, object] = {"turn_detection": {"silence_duration_ms": 320}}
+    made = forked(world.log, patch=patch, assumes=True)
+    acks = [[entry.at for entry in log if isinstance(entry.command, cmd.AckPlayback)]
+            for log in (world.log, made.transactions)]  # fmt: skip
+    assert [then - now for then, now in zip(*acks, strict=True)] == [192_000, 192_000]
+    assert made.left == []
+    made = forked(world.log, patch=patch)
+    assert [left.why for left in made.left].count("the answer that it acknowledges was not heard") == 2
 
 
 def test_units_of_a_model_that_listens_are_answered_where_they_are_the_same() -> None:

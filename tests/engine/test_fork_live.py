@@ -7,8 +7,10 @@ import pytest
 
 from antiphon.engine import fork_edits, fork_origin, fork_patch
 from antiphon.engine.clock import VirtualClock
-from antiphon.engine.fork import Fork, Forked
+from antiphon.engine.fork import Fork
 from antiphon.engine.fork_live import LiveFork, Pace
+from antiphon.engine.fork_samples import ForkSamples
+from antiphon.engine.forked import Forked
 from antiphon.engine.hosts import InlineHost
 from antiphon.engine.ingress import AppendRequest
 from antiphon.engine.replay import replay
@@ -16,7 +18,7 @@ from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.audio import SampleRef
 from antiphon.events.config import ConfigPatch
-from antiphon.events.log import Samples, Transaction
+from antiphon.events.log import Samples, Transaction, Unavailable
 from antiphon.stages.base import Stage
 from antiphon.stages.echo import EchoStage
 from antiphon.stages.scripted import ANSWER, Hang, ScriptedStage, Sleep
@@ -30,6 +32,16 @@ SHORTER = '{"turn_detection": {"silence_duration_ms": 320}}'
 PUT_IN = '{"type": "AppendAudio", "size": 3200, "wire_bytes": 3200}'
 PIECE = b"\x00\x20" * 1_600
 """100 ms of sound."""
+
+
+class Nothing(Samples):
+    """There is no sound."""
+
+    async def read(self, session: str, ref: SampleRef) -> bytes:
+        raise Unavailable("no sound")
+
+
+NOTHING = Nothing()
 
 
 class Silence(Samples):
@@ -55,17 +67,18 @@ async def live(
     log: list[Transaction],
     *edits: str,
     stage: Callable[[VirtualClock], Stage] = echo,
-    samples: Samples | None = None,
+    samples: Samples = NOTHING,
     pace: Pace = "virtual",
     patch: str | None = None,
-) -> tuple[Forked, LiveFork, list[str]]:
+) -> tuple[Forked, ForkSamples, list[str]]:
     """Fork beside an echo, whose clock is moved along; hold that the fork replays."""
     origin = fork_origin.read(log)
     wanted = None if patch is None else fork_patch.parse(patch)
     fork = Fork(origin, fork_edits.parse(edits, origin, 0), session=FORK, at=0, wanted=wanted, live=True)
     clock, asked = VirtualClock(), list[str]()
     host = InlineHost(stage(clock))
-    running = LiveFork(fork, host, samples, clock, pace, lambda request, _: asked.append(request))
+    known = ForkSamples(fork.sounds, lambda ref: samples.read(origin.session, ref))
+    running = LiveFork(fork, host, known, clock, pace, lambda request, _: asked.append(request))
     await host.start(running.on_report)
 
     async def move() -> None:
@@ -80,7 +93,7 @@ async def live(
     await host.aclose()
     made = fork.account()
     assert replay(made.transactions).identical
-    return made, running, asked
+    return made, known, asked
 
 
 async def two_turns() -> tuple[list[Transaction], MoodyLog]:
@@ -110,6 +123,10 @@ async def listening() -> tuple[list[Transaction], MoodyLog]:
     return await here.recorded(attachment.session), here.log
 
 
+def made_session(log: list[Transaction]) -> str:
+    return fork_origin.read(log).session
+
+
 def answers(made: Forked) -> list[str]:
     return [
         event.text for entry in made.transactions for event in entry.events if isinstance(event, ev.ResponseEnded)
@@ -124,7 +141,7 @@ def appends(log: list[Transaction]) -> list[int]:
 async def test_what_is_asked_otherwise_is_answered_live_with_the_sound_of_the_origin(pace: Pace) -> None:
     log, kept = await two_turns()
     second = appends(log)[4]
-    made, running, asked = await live(log, f'{{"drop": {second}}}', samples=kept.samples, pace=pace)
+    made, known, asked = await live(log, f'{{"drop": {second}}}', samples=kept.samples, pace=pace)
     first, other = answers(made)
     assert first == 'You said: "[300 ms of speech]"'
     assert other == 'You said: "[400 ms of speech]"'
@@ -133,10 +150,22 @@ async def test_what_is_asked_otherwise_is_answered_live_with_the_sound_of_the_or
     live_ones = [made.transactions[entry.seq - 1].command for entry in made.entries if entry.source == "live"]
     assert live_ones[0] == cmd.StageAccepted(request=f"{FORK}.e0", operation=2)
     assert isinstance(live_ones[-1], cmd.StageReleased)
-    said = sum(ref.size for ref in running.samples.said)
-    assert said == sum(report.size for report in live_ones if isinstance(report, cmd.StageProduced)) > 0
-    ref, sound = next(iter(running.samples.said.items()))
-    assert await running.samples.read(FORK, ref) == sound
+    spoken_now = [
+        event.ref
+        for entry in made.entries
+        if entry.source == "live"
+        for event in made.transactions[entry.seq - 1].events
+        if isinstance(event, ev.AudioDelta)
+    ]
+    whole = SampleRef("out", spoken_now[0].start, sum(ref.size for ref in spoken_now))
+    sound = await known.read(FORK, whole)
+    assert len(sound) == sum(report.size for report in live_ones if isinstance(report, cmd.StageProduced)) > 0
+    assert await known.read(FORK, spoken_now[1]) == sound[spoken_now[0].size :][: spoken_now[1].size]
+    everything = SampleRef("out", 0, whole.end)
+    before = await kept.samples.read(made_session(log), SampleRef("out", 0, whole.start))
+    assert await known.read(FORK, everything) == before + sound
+    with pytest.raises(Unavailable):
+        await known.read(FORK, SampleRef("out", whole.start, whole.size + 2))
 
 
 async def test_nothing_is_asked_where_everything_was_recorded() -> None:
@@ -147,7 +176,7 @@ async def test_nothing_is_asked_where_everything_was_recorded() -> None:
 
 
 async def test_without_the_sound_a_request_fails_and_a_unit_is_refused_by_name() -> None:
-    here = "The sound of the origin is not here: fork the session in its data directory."
+    here = "no sound"
     log, kept = await two_turns()
     made, _, _ = await live(log, f'{{"drop": {appends(log)[4]}}}')
     failed = [entry.command for entry in made.transactions if isinstance(entry.command, cmd.StageFailed)]

@@ -3,11 +3,14 @@
 import json
 from pathlib import Path
 
+import anyio
 import pytest
 
+from antiphon.events import commands as cmd
+from antiphon.events.audio import SampleRef
 from antiphon.events.config import TurnDetection
-from antiphon.transport import cli_fork
-from antiphon.transport.cli_logs import LoadedLog, header_of, read_export, write_export
+from antiphon.transport import cli_export, cli_fork
+from antiphon.transport.cli_logs import LoadedLog, header_of, load, read_export, write_export
 from antiphon.transport.turn_rows import TurnRow, changes, rows
 
 from .test_cli import Run
@@ -96,6 +99,32 @@ def test_what_cannot_be_forked_is_one_sentence(run: Run, log: Path, tmp_path: Pa
     assert run("fork", changed, "--at", "5", "-o", tmp_path / "fork.jsonl")[0] == 0
 
 
+def test_a_fork_can_be_a_bundle_with_the_sound_of_its_origin(run: Run, tmp_path: Path) -> None:
+    world = World()
+    sound = bytes(range(250)) * 4
+    for _ in range(3):
+        world.do(cmd.AppendAudio(attachment=1, size=1000, wire_bytes=1000))
+    origin, out, edits = tmp_path / "origin.antiphon", tmp_path / "fork.antiphon", tmp_path / "edits.jsonl"
+    log = LoadedLog(header_of("duplex-1", world.log), world.log, Sound(sound))
+    anyio.run(cli_export.write_bundle, origin, log)
+    edits.write_text('{"drop": 3}')
+    assert run("fork", origin, "--commands", edits, "-o", out)[0] == 0
+    made = load(str(out), tmp_path)
+    assert made.header.fork
+    assert anyio.run(made.read, SampleRef("in", 500, 1000)) == sound[500:] + sound[:500]
+    assert run("replay", out)[0] == 0
+
+
+class Sound:
+    """The same sound, over and over again."""
+
+    def __init__(self, sound: bytes) -> None:
+        self.sound = sound
+
+    async def read(self, session: str, ref: SampleRef) -> bytes:
+        return (self.sound * (ref.end // len(self.sound) + 1))[ref.start : ref.end]
+
+
 def test_turns_are_compared_in_words() -> None:
     one = TurnRow(
         item_id="a", start_s=1.0, end_s=2.0, words="One?", answer="Yes.", status="completed", first_ms=300
@@ -118,6 +147,13 @@ def test_turns_are_compared_in_words() -> None:
     assert changes([two], [later], str) == [
         "turn 1 ended at 6.000 s, which it never had",
         "behind turn 1: no interruption instead of interrupted by barge_in",
+    ]
+    long = "This answer begins as the other one does, and ends "
+    one, two = (
+        TurnRow(item_id="a", start_s=0.0, end_s=1.0, words="", answer=long + word) for word in ("well", "ill")
+    )
+    assert changes([one], [two], str) == [
+        "the answer to turn 1 was “…other one does, and ends ill” instead of “…other one does, and ends well”"
     ]
     assert rows([]) == []
 
