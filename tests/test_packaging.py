@@ -90,7 +90,7 @@ def test_the_wheel_names_its_licence_and_its_command(wheel: Path) -> None:
         commands = archive.read(info["entry_points.txt"]).decode()
     assert "License-Expression: Apache-2.0" in metadata
     assert "licenses/LICENSE" in info
-    assert "antiphon = antiphon.transport.cli:main" in commands
+    assert "antiphon = antiphon.__main__:main" in commands
 
 
 def test_the_installed_wheel_imports_without_the_checkout(checkout: Path, installed: Path, root: Path) -> None:

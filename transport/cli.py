@@ -1,4 +1,4 @@
-"""The command line: `antiphon serve | talk | log | keys | replay | doctor`."""
+"""The command line: `antiphon serve | talk | models | log | keys | replay | doctor`."""
 
 import sys
 from enum import StrEnum
@@ -11,9 +11,20 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from . import cli_check, cli_export, cli_keys, cli_logs, cli_what_if
+from . import cli_check, cli_export, cli_keys, cli_logs, cli_models, cli_what_if
 from .cli_errors import FAILED, UNUSABLE, Stop
-from .cli_options import DATA, DataOption, JsonOption, Session, explain, given, named, origin_of, retained
+from .cli_options import (
+    DATA,
+    DataOption,
+    JsonOption,
+    Session,
+    command_of,
+    explain,
+    given,
+    named,
+    origin_of,
+    retained,
+)
 from .cli_terminal import INTERRUPTED, ended, print_json, screen
 
 if TYPE_CHECKING:
@@ -327,6 +338,9 @@ def doctor(as_json: JsonOption = False) -> None:
         raise typer.Exit(FAILED)
 
 
+app.command()(cli_models.models)
+
+
 # -- logs ----------------------------------------------------------------------------------------------------
 
 
@@ -544,7 +558,7 @@ def log_options(context: typer.Context) -> None:
 
 def main() -> None:
     """Run the command line; whatever goes wrong is told in one sentence."""
-    sys.exit(ended("antiphon", partial(app, standalone_mode=False)))
+    sys.exit(ended("antiphon", partial(command_of(app), standalone_mode=False)))
 
 
 if __name__ == "__main__":

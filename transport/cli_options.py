@@ -1,10 +1,12 @@
 """Options that several commands share, and how they take what is given."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
+from typer.core import TyperGroup, TyperOption
 
 DATA = Path("antiphon-data")
 
@@ -49,6 +51,20 @@ def retained(text: object) -> str:
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     return str(text)
+
+
+def command_of(app: typer.Typer) -> Callable[..., object]:
+    """Return the command of an app, whose help tells no type of flags: they have no value."""
+    command = typer.main.get_command(app)
+    waiting = [command]
+    while waiting:
+        one = waiting.pop()
+        for option in one.get_params(typer.Context(one)):
+            if isinstance(option, TyperOption) and option.is_flag:
+                option.metavar = ""
+        if isinstance(one, TyperGroup):
+            waiting.extend(one.commands.values())
+    return command
 
 
 def origin_of(text: object) -> str:

@@ -10,7 +10,19 @@ import pytest
 from playwright.async_api import expect
 
 from .chromium import browsing, spoken, write
-from .scene import ANSWERS, BLOCK, answers, events, first_answer_fell_silent, listen, numbers, start, until, whole
+from .scene import (
+    ANSWERS,
+    BLOCK,
+    READ,
+    answers,
+    events,
+    first_answer_fell_silent,
+    listen,
+    numbers,
+    start,
+    until,
+    whole,
+)
 from tests.acceptance.servers import ServerProcess
 
 pytestmark = pytest.mark.timeout(60)
@@ -102,6 +114,62 @@ async def test_a_lost_line_is_resumed_in_the_middle_of_an_answer(server: ServerP
         assert len(await answers(page)) == 1
         kinds = await page.evaluate("antiphon.talk.story.marks.map((mark) => mark.kind)")
         assert kinds == ["lost", "resumed"]
+
+
+async def test_a_reload_goes_on_with_the_conversation(server: ServerProcess, tmp_path: Path) -> None:
+    """What plays is interrupted where it stands; the words stay, and so does the session."""
+    microphone = write(tmp_path / "question.wav", spoken(0.5, 2, 8))
+    async with browsing(server.url, microphone) as (page, complaints):
+        await start(page)
+        await until(page, f"{ANSWERS}[0]?.heardMs > 500 && antiphon.talk.story.turns[0].text")
+        session = await page.evaluate("antiphon.talk.line.id")
+        words = await page.locator(".row.user .heard").text_content()
+        await page.reload()
+        await until(page, "globalThis.antiphon?.talk?.line.status === 'open' && antiphon.talk.sound")
+        assert await page.evaluate("antiphon.talk.line.id") == session
+        assert await page.locator(".row.user .heard").first.text_content() == words
+        await expect(page.locator(".row.answer.cut small")).to_contain_text("interrupted after")
+        assert await page.evaluate("sessionStorage.getItem('conversation')") is None, "another tab finds nothing"
+        await page.evaluate(READ)
+        await page.get_by_role("textbox", name="Write instead").fill("Are you there?")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".row.answer").last).to_contain_text("Are you there?")
+        assert whole(await numbers(page))
+        assert not await events(page, "error")
+        await page.get_by_role("button", name="End").click()
+        await expect(page.get_by_role("button", name="New conversation")).to_be_visible()
+        await page.reload()
+        await expect(page.get_by_role("button", name="Start talking")).to_be_visible()
+        assert not complaints
+
+
+async def test_an_answer_that_has_not_begun_is_waited_for_by_the_next_page(server: ServerProcess) -> None:
+    async with browsing(server.url, None) as (page, _):
+        await start(page, "Push to talk")
+        left = await page.evaluate(
+            "() => { antiphon.talk.story.answerBegan('resp_1', 0); return antiphon.talk.leave(); }"
+        )
+        assert left["expected"] == ["resp_1"]
+        assert left["line"]["id"] == await page.evaluate("antiphon.talk.line.id")
+        assert await page.evaluate("antiphon.talk.leave()") is None
+
+
+async def test_a_reload_that_finds_the_session_gone_says_so(server: ServerProcess) -> None:
+    async with browsing(server.url, None) as (page, _):
+        gone = {
+            "line": {"id": "duplex-none", "lastNumber": 1, "tokens": ["x"], "waiting": []},
+            "expected": [],
+            "sentMs": 0,
+            "careful": False,
+            "rows": [{"id": "item_1", "voice": "user", "cut": False, "words": ["Hello?", "", ""]}],
+        }
+        await page.evaluate("(state) => sessionStorage.setItem('conversation', JSON.stringify(state))", gone)
+        await page.reload()
+        await expect(page.get_by_role("button", name="New conversation")).to_be_visible()
+        await expect(page.get_by_role("alert")).to_be_visible()
+        await expect(page.locator(".row.user")).to_contain_text("Hello?")
+        await page.reload()
+        await expect(page.get_by_role("button", name="Start talking")).to_be_visible()
 
 
 async def test_a_killed_server_is_come_back_to(tmp_path: Path) -> None:

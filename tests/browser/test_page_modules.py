@@ -101,7 +101,18 @@ async () => {
   for (let i = 0; i < 1000; i += 1) put("e");
   const window = taken().length;
   outbox.restart(outbox.last);
-  return { first, second, again, rest, window, size: outbox.size };
+  const next = new Outbox();
+  const types = () => [...next.take()].map((data) => Object.values(JSON.parse(data)));
+  put("f"); put("input_audio_buffer.append"); put("playback.ack"); put("g");
+  const seq = outbox.last;
+  next.inherit(outbox.waiting());
+  next.put({ type: "input_audio_buffer.append" });
+  next.restart(seq - 3);
+  const inherited = types().map(([type, number]) => [type, number - seq]);
+  next.restart(seq - 2);
+  next.put({ type: "h" });
+  const onward = types().map(([type, number]) => [type, number - seq]);
+  return { first, second, again, rest, window, size: outbox.size, inherited, onward };
 }
 """
 
@@ -146,4 +157,5 @@ async def test_each_command_is_kept_until_it_is_known_to_be_applied(page: Page) 
     assert told["again"] == [4]
     assert told["rest"] == [5]
     assert told["window"] == 512 - 1
-    assert told["size"] == 0
+    assert told["inherited"] == [["g", -2], ["input_audio_buffer.append", -1]], "sound goes with its page"
+    assert told["onward"] == [["input_audio_buffer.append", -1], ["h", 0]]

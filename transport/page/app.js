@@ -1,7 +1,8 @@
 /** The page: what is pressed goes to the conversation, what it tells is shown. */
 
-import { now } from "./audio.js";
+import { audible, now } from "./audio.js";
 import { Camera } from "./camera.js";
+import { keep, kept } from "./kept.js";
 import { Inspector } from "./inspector.js";
 import { misfit, PROFILES, sees } from "./profiles.js";
 import { Talk } from "./talk.js";
@@ -67,7 +68,6 @@ const view = {
     $("mute").style.setProperty("--level", sent ? Math.sqrt(peak).toFixed(2) : "0");
   },
   created(session) {
-    talk.model = session.model;
     show("open");
     const words = misfit(chosen, talk.capabilities);
     if (words) notice(words, { stays: true });
@@ -80,21 +80,49 @@ const view = {
 async function start(event) {
   event.preventDefault();
   remember();
+  await listen(begin(null));
+}
+
+/** Begin a conversation, or go on with one that was kept. */
+function begin(state) {
   notice("");
   transcript = new Transcript($("transcript"), $("live"), PROFILES[chosen]);
+  if (state) transcript.restore(state.rows);
   const url = new URL("v1/realtime?duplex=1&autostart=0", document.baseURI);
   url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
   const [key, model] = [$("key").value.trim(), $("model").value.trim()];
-  const began = new Talk({ profile: chosen, careful: $("careful").checked, model, key, url: url.href, view });
-  talk = began;
+  const careful = $("careful").checked;
+  talk = new Talk({ profile: chosen, careful, model, key, url: url.href, view, kept: state });
   timeline.show(talk.story);
   arrange();
   show("connecting");
+  return talk;
+}
+
+async function listen(began) {
   try {
     await began.open();
   } catch (error) {
     if (talk === began && !began.line.over) notice(unheard(error), { stays: true });
   }
+}
+
+/** Go on after a reload. A page that nobody has touched yet may not make a sound. */
+async function comeBack(state) {
+  $("careful").checked = state.careful;
+  const began = begin(state);
+  if (!(await audible())) {
+    notice("Click anywhere or press a key to hear, and to be heard again.", { stays: true });
+    await new Promise((go) => ["pointerdown", "keydown"].forEach((one) => addEventListener(one, go, { once: true })));
+    notice("");
+  }
+  if (!began.line.over) await listen(began);
+}
+
+/** The page goes: the conversation waits in the tab, and at the server for its grace. */
+function leave() {
+  const left = talk?.leave();
+  if (left) keep({ ...left, careful: talk.careful, rows: transcript.kept() });
 }
 
 function arrange() {
@@ -257,7 +285,8 @@ addEventListener("online", () => talk?.line.hurry());
 document.addEventListener("visibilitychange", () => {
   if (talk && !talk.line.over && !document.hidden) talk.sound?.context.resume(); // phones take the sound away
 });
-addEventListener("pagehide", () => talk?.line.close());
+addEventListener("pagehide", leave);
+addEventListener("pageshow", ({ persisted }) => persisted && location.reload());
 
 // -- what is remembered of one tab -------------------------------------------------------------------------------
 
@@ -288,6 +317,8 @@ $("key").value = sessionStorage.getItem("key") ?? "";
 $("model").value = sessionStorage.getItem("model") ?? "";
 unfold(!NARROW.matches);
 show("rest");
+const left = kept();
+if (left) comeBack(left);
 
 /** For the console, and for tests. */
 export const page = {

@@ -6,10 +6,20 @@ const MICROPHONE = { channelCount: 1, echoCancellation: true, noiseSuppression: 
 
 const BLOCK = 128; // frames that are rendered at a time
 
+const ASKING_MS = 500;
 const STARTING_MS = 3_000; // a machine without sound may never begin
 
 /** The machine's time in seconds, in which everything on the page is told. */
 export const now = () => performance.now() / 1000;
+
+/** Whether this page may make a sound: before it is touched, a browser may not let it. */
+export async function audible() {
+  const context = new AudioContext();
+  await Promise.race([context.resume(), new Promise((over) => setTimeout(over, ASKING_MS))]);
+  const { state } = context;
+  await context.close();
+  return state === "running";
+}
 
 export class Sound {
   #epoch = 0;

@@ -21,7 +21,7 @@ const FINAL = new Set([
 /**
  * `options` are `url`, `key`, `session` (the object that is opened), and who is told: `onStatus(status, why)` of
  * `open`, `lost`, `ended` or `failed`; `onEvent` of every event of the server, once and in order; `onSent` of what is
- * said.
+ * said. `kept` is what another page has left of a session: this one takes it over.
  */
 export class Line {
   id = "";
@@ -32,6 +32,7 @@ export class Line {
   #outbox = new Outbox();
   #socket = null;
   #attached = false;
+  #closing = false;
   #tokens = []; // the one that holds; behind it the one that it was got with
   #acknowledged = 0;
   #attempt = 0;
@@ -40,12 +41,13 @@ export class Line {
 
   constructor(options) {
     this.#options = options;
+    if (options.kept) this.#takeOver(options.kept);
     queueMicrotask(() => this.#dial());
     this.#timers.beat = setInterval(() => this.send({ type: "session.heartbeat" }), HEARTBEAT_MS);
   }
 
   get over() {
-    return this.status === "ended" || this.status === "failed";
+    return this.status === "ended" || this.status === "failed" || this.status === "left";
   }
 
   /** Say something, now or on the next socket; it is applied exactly once. */
@@ -59,6 +61,7 @@ export class Line {
   /** Ask for the end; its confirmation comes as an event, or is not waited for any longer. */
   close() {
     if (this.id) this.send({ type: "session.close" });
+    this.#closing = true;
     setTimeout(() => this.#end("ended", ""), this.#attached ? CLOSING_MS : 0);
   }
 
@@ -67,6 +70,27 @@ export class Line {
     const socket = this.#socket;
     this.#closed(socket, { code: 4000 });
     socket?.close(4000, "dropped");
+  }
+
+  /** Go, and let the session wait: return what another page needs to take it over; null: it cannot, and ends. */
+  leave() {
+    if (this.over) return null;
+    if (!this.#tokens.length || this.#closing) {
+      this.close();
+      return null;
+    }
+    const { id, lastNumber } = this;
+    const state = { id, lastNumber, tokens: this.#tokens, waiting: this.#outbox.waiting() };
+    this.status = "left";
+    this.#rest();
+    return state;
+  }
+
+  #takeOver({ id, lastNumber, tokens, waiting }) {
+    Object.assign(this, { id, lastNumber, status: "lost" });
+    this.#tokens = tokens;
+    this.#lostAt = Date.now();
+    this.#outbox.inherit(waiting);
   }
 
   /** Try again at once, if a retry is pending. */
@@ -203,10 +227,14 @@ export class Line {
 
   #end(status, why) {
     if (this.over) return;
+    this.#turn(status, why);
+    this.#rest();
+  }
+
+  #rest() {
     clearTimeout(this.#timers.retry);
     clearTimeout(this.#timers.opening);
     clearInterval(this.#timers.beat);
-    this.#turn(status, why);
     const socket = this.#socket;
     this.#socket = null;
     socket?.close(1000);

@@ -4,17 +4,19 @@ const WINDOW = 512; // commands under way at most; the server bounds what waits 
 const WINDOW_SIZE = 4 * 1024 * 1024;
 const ASK_EVERY = WINDOW / 4; // then a heartbeat goes along, whose answer says what was applied
 const ASK_SIZE = WINDOW_SIZE / 4;
+const PASSING = /^(input_audio_buffer\.|playback\.ack$|session\.heartbeat$)/; // what is of no use to another page
 const LARGEST = 32 * 1024 * 1024; // a minute without a server is 3 MiB of speech
 
 export class Outbox {
   last = 0;
   size = 0;
-  #kept = []; // { seq, data }, oldest first
+  #kept = []; // { seq, data, type }, oldest first
   #sent = 0; // how many of them went into this socket
   #underWay = 0;
   #heartbeats = [];
   #unasked = 0;
   #unaskedSize = 0;
+  #inherited = null; // { seq, event } of a page before this one, until its session is taken over
 
   /** Number a command and keep it; false if there is no room. */
   put(event) {
@@ -27,7 +29,7 @@ export class Outbox {
   #put(event) {
     const seq = (this.last += 1);
     const data = JSON.stringify({ ...event, client_seq: seq });
-    this.#kept.push({ seq, data });
+    this.#kept.push({ seq, data, type: event.type });
     this.size += data.length;
     this.#unasked += 1;
     this.#unaskedSize += data.length;
@@ -54,8 +56,32 @@ export class Outbox {
 
   /** A new socket serves the session: forget what was applied, and send the rest again. */
   restart(lastApplied) {
-    this.#forget(lastApplied);
+    if (this.#inherited) this.#goOn(lastApplied);
+    else this.#forget(lastApplied);
     this.#sent = this.#underWay = 0;
+  }
+
+  /** What was said and may not be applied yet, for another page; sound is not among it. */
+  waiting() {
+    const lasting = this.#kept.filter(({ type }) => !PASSING.test(type));
+    return lasting.map(({ seq, data }) => ({ seq, event: JSON.parse(data) }));
+  }
+
+  /** Begin where another page has stopped: what that has left waiting is said before all that is said here. */
+  inherit(waiting) {
+    this.#inherited = waiting;
+  }
+
+  /** What was said here meanwhile was counted from 1: count on behind the page before. */
+  #goOn(lastApplied) {
+    const missed = this.#inherited.filter(({ seq }) => seq > lastApplied).map(({ event }) => event);
+    const own = this.#kept.map(({ data }) => JSON.parse(data));
+    this.last = lastApplied;
+    this.size = this.#unasked = this.#unaskedSize = 0;
+    this.#kept = [];
+    this.#heartbeats = [];
+    this.#inherited = null;
+    for (const event of [...missed, ...own]) this.#put(event);
   }
 
   #forget(through) {

@@ -20,9 +20,12 @@ export class Talk {
   #batch = [];
   #batchSize = 0;
 
-  constructor({ profile, careful, model, key, url, view }) {
+  /** `kept`: the conversation that another page has left, and that goes on here. */
+  constructor({ profile, careful, model, key, url, view, kept }) {
     Object.assign(this, { profile: PROFILES[profile], careful, view });
     this.story = new Story(now());
+    this.story.sentMs = kept?.sentMs ?? 0;
+    for (const id of kept?.expected ?? []) this.story.answerBegan(id, now());
     this.ptt = new PushToTalk({
       append: (samples, isSpeech, frames) => this.#append(samples, { is_speech: isSpeech }, frames),
       commit: (spoken) => this.commit(spoken),
@@ -32,6 +35,7 @@ export class Talk {
     this.line = new Line({
       url,
       key,
+      kept: kept?.line,
       session: sessionFor(profile, { model, careful }),
       onEvent: (event) => this.#event(event),
       onSent: (event) => view.said(event),
@@ -48,6 +52,28 @@ export class Talk {
       onDropped: (end) => this.#dropped(end),
     });
     await this.sound.listen();
+  }
+
+  /**
+   * The page goes. What plays is interrupted where it stands, what was not begun is waited for. Return what another
+   * page needs to go on with; null: nothing can go on.
+   */
+  leave() {
+    const expected = [];
+    for (const answer of this.story.answers.values()) {
+      if (answer.done !== null && !this.sound?.has(answer.id)) continue;
+      if (answer.receivedMs) this.#cutOff(answer);
+      else expected.push(answer.id);
+    }
+    const line = this.line.leave();
+    return line && { line, expected, sentMs: this.story.sentMs };
+  }
+
+  #cutOff(answer) {
+    answer.cut = { at: now(), ms: Math.floor(answer.heardMs), frame: 0 };
+    this.line.send({ type: "output_audio_buffer.clear", response_id: answer.id });
+    this.#truncate(answer);
+    this.view.answer(answer);
   }
 
   async close() {
@@ -184,13 +210,17 @@ export class Talk {
       `Interrupted: ${heard} s of the answer were heard, of ${made} s.`,
       this.line.lastNumber,
     );
+    this.#truncate(answer);
+    this.view.answer(answer);
+  }
+
+  #truncate({ id, heardMs }) {
     this.line.send({
       type: "conversation.item.truncate",
       item_id: `item_${id}`,
       content_index: 0,
-      audio_end_ms: Math.floor(answer.heardMs),
+      audio_end_ms: Math.floor(heardMs),
     });
-    this.view.answer(answer);
   }
 
   #silence() {
@@ -230,10 +260,12 @@ export class Talk {
 
   created({ session }) {
     this.capabilities = session.capabilities ?? {};
+    this.model = session.model;
     this.view.created(session);
   }
 
   resumed({ session }) {
+    if (!this.model) this.created({ session });
     const paused = session.output_audio_paused;
     this.sound?.hold(Boolean(paused));
     this.#standStill(Boolean(paused));

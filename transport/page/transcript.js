@@ -12,6 +12,25 @@ export class Transcript {
     list.replaceChildren();
   }
 
+  /** The rows as words, for a page that goes on with them. */
+  kept() {
+    return [...this.#rows].map(([id, { element, heard, unheard, note }]) => ({
+      id,
+      voice: element.classList.contains("user") ? "user" : "answer",
+      cut: element.classList.contains("cut"),
+      words: [heard, unheard, note].map((part) => part.textContent),
+    }));
+  }
+
+  restore(rows) {
+    for (const { id, voice, cut, words } of rows) {
+      const row = this.#row(id, voice);
+      [row.heard, row.unheard, row.note].forEach((part, i) => (part.textContent = words[i]));
+      row.element.classList.toggle("cut", cut);
+    }
+    this.#follow();
+  }
+
   user(item, { text, open, final, gone }) {
     if (gone) return this.#remove(item);
     const row = this.#row(item, "user");
