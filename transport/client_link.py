@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
+from websockets.protocol import State
 
 from . import wire_server as out
 from .client_events import Received, read
@@ -220,6 +221,10 @@ class WebsocketLink(Link):
 
     async def send(self, frame: bytes) -> None:
         """Send a frame of text; raises `Cut`."""
+        if self._socket.state is not State.OPEN:
+            # The library would wait until the socket is gone. While much is unread it does not read on, and notices
+            # that only when it gives up, after 10 s: time that whoever reads, and acknowledges, would stand still.
+            raise Cut("the connection is closing")
         try:
             await self._socket.send(frame, text=True)
         except ConnectionClosed as error:

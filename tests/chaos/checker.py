@@ -28,6 +28,7 @@ from tests.simulation.monitors import GRANTS, Talk, WireMonitor
 from tests.simulation.peer import Ledger
 
 BATCH = 1000
+TOLD = b'"storage_unavailable"'
 
 
 class Findings(Struct):
@@ -47,13 +48,16 @@ class Findings(Struct):
     """Bytes of sound that the log refers to."""
     unheard: int = 0
     """Sessions that ended, and their client found it out by asking."""
+    told: int = 0
+    """Messages that said that nothing can be recorded now."""
     terms: int = 0
     """Writers that the sessions have had."""
     wrong: list[str] = []
 
     def join(self, other: "Findings") -> None:
         """Add other findings."""
-        for name in self.__struct_fields__:
+        self.wrong += other.wrong
+        for name in self.__struct_fields__[:-1]:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
@@ -93,6 +97,7 @@ async def check(data: Path, journals: list[Journal]) -> Findings:
                 found.messages += journal.messages
                 found.commands += len(journal.sent)
                 found.unheard += journal.ending == "unheard"
+                found.told += sum(TOLD in frame for one in journal.contacts for frame in one.frames)
                 with _blamed(found, f"{journal.client}, {journal.dialect}, {journal.session}"):
                     hold(journal.session in logs, "it is not in the log")
                     _check_client(journal, logs[journal.session])

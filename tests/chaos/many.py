@@ -11,6 +11,7 @@ import anyio
 from msgspec import Struct, field
 
 from tests.chaos.checker import Findings
+from tests.chaos.lives import OTHERS
 from tests.chaos.moments import MOMENTS
 from tests.chaos.round import Outcome, Plan, Round
 from tests.pieces import in_pieces
@@ -28,6 +29,7 @@ COUNTED = {
     "transactions": "transactions, decided again",
     "events": "events in them",
     "samples": "bytes of sound in them",
+    "told": "messages that said that the disk is full",
     "unheard": "sessions that ended while their client was away",
 }
 
@@ -75,8 +77,8 @@ class Report(Struct):
         )
 
     def _by_moment(self) -> list[tuple[str, int]]:
-        order = list(MOMENTS)
-        return sorted(self.kills.items(), key=lambda row: order.index(row[0]) if row[0] in order else -1)
+        order = [*OTHERS, *MOMENTS]
+        return sorted(self.kills.items(), key=lambda row: order.index(row[0]))
 
 
 def plans(seed: int, kills: int) -> list[Plan]:
@@ -90,8 +92,9 @@ def plans(seed: int, kills: int) -> list[Plan]:
 def live(plan: Plan, keep: Path) -> Outcome:
     """Live through a round in a folder of its own; if something is wrong, it is left in `keep`."""
     place = Path(tempfile.mkdtemp(prefix="antiphon-chaos-"))
+    lived = Round(plan, place)
     try:
-        outcome = anyio.run(Round(plan, place).run)
+        outcome = anyio.run(lived.run)
         if outcome.findings.wrong:
             outcome.kept = keep / f"seed-{plan.seed}"
             shutil.rmtree(outcome.kept, ignore_errors=True)
@@ -99,6 +102,7 @@ def live(plan: Plan, keep: Path) -> Outcome:
             shutil.copytree(place, outcome.kept)
         return outcome
     finally:
+        lived.close()
         shutil.rmtree(place, ignore_errors=True)
 
 

@@ -1,8 +1,8 @@
 """One round: a server that is killed again and again, clients that talk, and the check of what is left."""
 
 import random
-import sys
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -14,16 +14,15 @@ from msgspec import Struct, field
 from antiphon.events.config import Dialect
 from antiphon.transport.client import SessionLost
 
-from tests.acceptance.servers import ServerProcess
 from tests.chaos import checker
 from tests.chaos.checker import Findings
 from tests.chaos.clients import Client, DuplexClient, PlainClient
+from tests.chaos.disks import Disk, disk
 from tests.chaos.journal import Journal, save
-from tests.chaos.moments import RECOVERING, RUNNING
-from tests.chaos.server import SETTING
+from tests.chaos.lives import Lives
 from tests.chaos.talk import Talk, options, patch
+from tests.simulation.peer import Shown
 
-CLI = (sys.executable, "-m", "tests.chaos.server")
 Pipeline = Literal["echo", "cascade"]
 CASCADE = """
 name = "chaos"
@@ -39,17 +38,14 @@ seed = "{seed}"
 factory = "antiphon.stages.scorers:energy"
 """
 
-OUTSIDE, STARTING, STOPPING = "at any moment", "while it starts", "while it stops"
-"""Kills from outside, that no place in the product decides."""
-
-PATIENCE_S = 4.0
-"""A server that has not come to its moment by then is killed from outside."""
+LIFE_S = 15.0
+"""How long a life of the server may take, from its start to its end."""
 
 END_S = 90.0
 """How long clients may take to come to an end, once nobody is killed any more."""
 
+UNAVAILABLE = "storage_unavailable"
 JOURNALS = "journals.msgpack"
-KILLED = -9
 
 
 class Plan(Struct, frozen=True):
@@ -59,6 +55,8 @@ class Plan(Struct, frozen=True):
     kills: int
     pipeline: Pipeline
     clients: tuple[Dialect, ...]
+    fills: bool = False
+    """Whether the disk is full now and then."""
 
     @classmethod
     def drawn(cls, seed: int, kills: int) -> "Plan":
@@ -66,7 +64,7 @@ class Plan(Struct, frozen=True):
         rng = random.Random(f"round {seed}")
         pipeline: Pipeline = "cascade" if seed % 2 else "echo"
         more: list[Dialect] = [rng.choice(("duplex", "ga")) for _ in range(rng.randint(1, 3))]
-        return cls(seed, kills, pipeline, ("duplex", "duplex", "ga", *more))
+        return cls(seed, kills, pipeline, ("duplex", "duplex", "ga", *more), fills=seed % 5 == 0)
 
 
 class Outcome(Struct):
@@ -81,89 +79,52 @@ class Outcome(Struct):
 class Round:
     """Lives in `run`; everything is below `place`."""
 
-    def __init__(self, plan: Plan, place: Path) -> None:
+    def __init__(self, plan: Plan, place: Path, made: Callable[[Path], Disk] = disk) -> None:
         self.plan = plan
         self.place = place
         self.data = place / "data"
         self.journals: list[Journal] = []
-        self.outcome = Outcome()
-        self.rng = random.Random(f"kills {plan.seed}")
+        self.findings = Findings()
         self.finishing = False
         pipeline = "echo"
         if plan.pipeline == "cascade":
             described = place / "cascade.toml"
             described.write_text(CASCADE.format(seed=plan.seed))
             pipeline = str(described)
-        self.server = ServerProcess(self.data, pipeline=pipeline, cli=CLI)
+        self.disk = made(self.data) if plan.fills else None
+        self.lives = Lives(self.data, pipeline, plan.seed, self.disk)
 
     async def run(self) -> Outcome:
         """Live through it, and look at what is left."""
-        wrong = self.outcome.findings.wrong
+        wrong, server = self.findings.wrong, self.lives.server
         try:
-            with anyio.move_on_after(self._longest_s) as scope:
+            with anyio.move_on_after(END_S + self.plan.kills * LIFE_S) as scope:
                 async with anyio.create_task_group() as group:
                     for number, dialect in enumerate(self.plan.clients):
                         group.start_soon(self._client, number, dialect)
-                    await self._kill_again_and_again()
+                    try:
+                        await self.lives.end_all(self.plan.kills)
+                    except AssertionError as error:
+                        wrong.append(f"the server: {error}")
+                        group.cancel_scope.cancel()
                     self.finishing = True
                     scope.deadline = min(scope.deadline, anyio.current_time() + END_S)
             if scope.cancelled_caught:
                 wrong.append("clients did not come to an end")
-            code = await anyio.to_thread.run_sync(self.server.stop)
-            if code:
+            elif not wrong and (code := await anyio.to_thread.run_sync(server.stop)):
                 wrong.append(f"the server ended with {code}")
-        except AssertionError as error:
-            wrong.append(f"the server: {error}")
         finally:
-            await anyio.to_thread.run_sync(self.server.close)
-        if "Traceback" in self.server.messages():
+            await anyio.to_thread.run_sync(server.close)
+        if "Traceback" in server.messages():
             wrong.append("the server has logged an error of its own")
-        self.outcome.findings.join(await checker.check(self.data, self.journals))
+        self.findings.join(await checker.check(self.data, self.journals))
         save(self.journals, self.place / JOURNALS)
-        return self.outcome
+        return Outcome(self.lives.kills, self.findings)
 
-    @property
-    def _longest_s(self) -> float:
-        return END_S + self.plan.kills * (PATIENCE_S + 10)
-
-    # -- the server ------------------------------------------------------------------------------------------
-
-    async def _kill_again_and_again(self) -> None:
-        again = False
-        for number in range(self.plan.kills):
-            # What died while it recovered often dies there again: the second time with half of it done.
-            recovering = number > 0 and (again or self.rng.random() < 0.25)
-            moment = self._moment(recovering)
-            again = recovering and self.rng.random() < 0.4
-            self.outcome.kills[await self._life(moment, f"{self.plan.seed}.{number}")] += 1
-        await self._launch(f"{self.plan.seed}.end")
-
-    def _moment(self, recovering: bool) -> str:
-        if recovering:
-            return self.rng.choice((*RECOVERING, STARTING))
-        return self.rng.choice((*RUNNING, *RUNNING, OUTSIDE, OUTSIDE, OUTSIDE, STOPPING))
-
-    async def _launch(self, setting: str) -> bool:
-        return await anyio.to_thread.run_sync(lambda: self.server.launch(**{SETTING: setting}))
-
-    async def _life(self, moment: str, seed: str) -> str:
-        """Let a server live until it is dead; return when that was."""
-        planned = moment in RUNNING or moment in RECOVERING
-        listens = await self._launch(f"{seed} {moment}" if planned else seed)
-        if planned:
-            code = await anyio.to_thread.run_sync(self.server.wait, PATIENCE_S)
-            if code is None:
-                await anyio.to_thread.run_sync(self.server.kill)
-                return OUTSIDE
-            assert code == KILLED, f"it ended by itself with {code}: {self.server.messages()[-2000:]}"
-            return moment
-        assert listens, f"it did not start: {self.server.messages()[-2000:]}"
-        await anyio.sleep(self.rng.uniform(0.0, 0.1) if moment == STARTING else self.rng.uniform(0.1, 1.2))
-        if moment == STOPPING:
-            self.server.ask_to_stop()
-            await anyio.sleep(self.rng.uniform(0.0, 0.05))
-        await anyio.to_thread.run_sync(self.server.kill)
-        return moment
+    def close(self) -> None:
+        """Let go of the disk; nothing of the data can be read any more."""
+        if self.disk is not None:
+            self.disk.close()
 
     # -- the clients -----------------------------------------------------------------------------------------
 
@@ -190,6 +151,12 @@ class Round:
         return self.finishing or bool(journal.lost)
 
     def _made(self, rng: random.Random, dialect: Dialect, journal: Journal, talk: Talk) -> Client:
+        hear = partial(self._hear, talk)
         if dialect == "duplex":
-            return DuplexClient(self.server.url, options(rng), journal, talk.heard)
-        return PlainClient(self.server.url, patch(rng), journal, talk.heard)
+            return DuplexClient(self.lives.server.url, options(rng), journal, hear)
+        return PlainClient(self.lives.server.url, patch(rng), journal, hear)
+
+    def _hear(self, talk: Talk, shown: Shown) -> None:
+        if shown.error is not None and shown.error.get("code") == UNAVAILABLE:
+            self.lives.told.set()
+        talk.heard(shown)

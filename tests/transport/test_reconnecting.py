@@ -8,13 +8,14 @@ from typing import Any
 import anyio
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.protocol import State
 
 from antiphon.engine.clock import VirtualClock
 from antiphon.transport import wire_server as out
 from antiphon.transport.client import RealtimeClient, Retrying, SessionLost
 from antiphon.transport.client_events import Received, number_of
 from antiphon.transport.client_line import Line
-from antiphon.transport.client_link import Cut, Link, SessionOptions
+from antiphon.transport.client_link import Cut, Link, SessionOptions, WebsocketLink
 from antiphon.transport.codes import FATAL_RESUME
 
 from .serving import PATIENCE_S, Wire, serving
@@ -198,6 +199,29 @@ async def test_each_pause_is_drawn_between_a_quarter_second_and_twice_the_last_u
         drawn = [line._pause_us(attempt) for _ in range(200)]  # pyright: ignore[reportPrivateUsage]
         assert 250_000 <= min(drawn) <= max(drawn) <= longest * 1e6
         assert attempt == 0 or len(set(drawn)) > 1, "jittered, so that a crowd does not come back at once"
+
+
+async def test_what_is_unread_when_the_server_closes_is_read_to_its_end_without_waiting() -> None:
+    """Whoever acknowledges while the connection closes does not stand still until it is given up."""
+    unread = 100  # the library stops reading at 16
+
+    async def say_it_all(socket: ServerConnection) -> None:
+        for number in range(unread):
+            await socket.send(json.dumps({"type": "session.heartbeat_ack", "server_event_seq": number + 1}))
+
+    async with serve(say_it_all, "127.0.0.1", 0, close_timeout=60) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        link = await WebsocketLink.dial(f"ws://127.0.0.1:{port}", None)
+        with anyio.fail_after(PATIENCE_S / 2):
+            while link._socket.state is State.OPEN:
+                await link.frame()
+                unread -= 1
+            with pytest.raises(Cut):
+                await link.send(b"{}")
+            for _ in range(unread):
+                await link.frame()
+            with pytest.raises(Cut):
+                await link.frame()
 
 
 @rule("D35")
