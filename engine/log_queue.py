@@ -5,7 +5,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import Generic, Protocol, TypeVar
 
 from anyio import CancelScope, to_thread
@@ -84,8 +86,21 @@ Perform = Callable[[list[WorkT]], Callable[[], object] | None]
 """Does a batch. What it returns, if anything, blocks for long and is to be done before the next batch."""
 
 
+_Timed = tuple[float, Callable[[], object] | None]
+"""How long a batch took, and what still has to be done for it."""
+
+SLOW_S = 0.25
+"""A disk of which two commits in a row take so long stands: a loop that waits for it serves nobody meanwhile."""
+
+QUICK = 64
+"""Commits in a row that must have been quicker before the loop does them itself again."""
+
+
 class InlineQueue(Generic[WorkT]):
-    """Performs on the loop itself: all that one round of the loop has put, in its next round."""
+    """Performs on the loop itself: all that one round of the loop has put, in its next round.
+
+    While the disk stands, a thread does it instead, one batch at a time.
+    """
 
     def __init__(self, perform: Perform[WorkT]) -> None:
         """Hand at most `MOST_ROWS` at a time to `perform`."""
@@ -93,8 +108,11 @@ class InlineQueue(Generic[WorkT]):
         self._outcomes = Outcomes()
         self._waiting: deque[WorkT] = deque()
         self._scheduled = False
-        self._held: asyncio.Future[object] | None = None
+        self._held: asyncio.Future[object] | asyncio.Future[_Timed] | None = None
         self._closed = False
+        self._slow = 0
+        self._aside = 0
+        """Commits that a thread still does."""
 
     def put(self, work: WorkT) -> None:
         """Take it; never waits."""
@@ -110,9 +128,10 @@ class InlineQueue(Generic[WorkT]):
         self._closed = True
         with CancelScope(shield=True):
             while self._waiting or self._held is not None:
-                if self._held is not None:
-                    await asyncio.wait([self._held])
-                    self._held = None
+                held = self._held
+                if held is not None:
+                    await asyncio.wait([held])
+                    self._release(held)
                 else:
                     self._step()
 
@@ -126,20 +145,54 @@ class InlineQueue(Generic[WorkT]):
         if self._held is not None:
             return
         batch = [self._waiting.popleft() for _ in range(min(MOST_ROWS, len(self._waiting)))]
+        if self._aside:
+            done = self._outcomes.loop.run_in_executor(None, self._timed, batch)
+            done.add_done_callback(partial(self._performed, batch))
+            self._held = done
+            return
         performed = False
         try:
-            blocking = self._perform(batch)
+            took, blocking = self._timed(batch)
             performed = True
-            if blocking is not None:
-                self._held = self._outcomes.loop.run_in_executor(None, blocking)
-                self._held.add_done_callback(self._release)
+            self._slow = self._slow + 1 if took >= SLOW_S else 0
+            if self._slow == 2:  # one may have been the scheduler's fault
+                self._aside = QUICK
+            self._hold(blocking)
         finally:
             if not performed:
                 _died(batch)
             self._schedule()
             self._outcomes.now(batch)
 
-    def _release(self, held: asyncio.Future[object]) -> None:
+    def _timed(self, batch: list[WorkT]) -> _Timed:
+        started = monotonic()
+        blocking = self._perform(batch)
+        return monotonic() - started, blocking
+
+    def _performed(self, batch: list[WorkT], done: asyncio.Future[_Timed]) -> None:
+        """A batch comes back from the thread."""
+        if self._held is done:
+            self._held = None
+        try:
+            took, blocking = done.result()
+            self._aside = self._aside - 1 if took < SLOW_S else QUICK
+            self._slow = 0
+            self._hold(blocking)
+        except BaseException:
+            _died(batch)
+            raise
+        finally:
+            self._schedule()
+            self._outcomes.now(batch)
+
+    def _hold(self, blocking: Callable[[], object] | None) -> None:
+        """Let a thread do what takes long, and perform nothing before its end."""
+        if blocking is not None:
+            held = self._outcomes.loop.run_in_executor(None, blocking)
+            held.add_done_callback(self._release)
+            self._held = held
+
+    def _release(self, held: asyncio.Future[object] | asyncio.Future[_Timed]) -> None:
         if self._held is held:
             self._held = None
         self._schedule()

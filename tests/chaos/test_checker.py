@@ -201,14 +201,14 @@ def test_an_event_that_nobody_decided(place: Path) -> None:
 
 def test_sound_that_is_not_there(place: Path) -> None:
     journals, journal = longest(place, "duplex")
-    sound = DataPaths(place / "data").samples / f"{journal.session}.in"
+    sound = DataPaths(place / "data").samples / f"{journal.session}.in.0"
     sound.write_bytes(sound.read_bytes()[:-1])
     assert any("was never written" in wrong for wrong in found(place, journals))
 
 
 def test_sound_that_is_another_one(place: Path) -> None:
     journals, journal = longest(place, "duplex")
-    sound = DataPaths(place / "data").samples / f"{journal.session}.in"
+    sound = DataPaths(place / "data").samples / f"{journal.session}.in.0"
     data = bytearray(sound.read_bytes())
     data[len(data) // 2] ^= 1
     sound.write_bytes(data)
