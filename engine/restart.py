@@ -1,6 +1,7 @@
 """A start with sessions of a former process in the log: they are brought back, a few at a time."""
 
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Literal
 
 import anyio
 from msgspec import Struct
@@ -9,23 +10,29 @@ AT_A_TIME = 4
 """While one is folded, others wait for the disk: its commits are shared where each has to reach it."""
 
 
-class Restart(Struct):
-    """How far it is: of the sessions that were `left`, how many are `done`, and how many of these are `back`.
+Outcome = Literal["back", "ended", "left alone"]
+"""What became of one: it can be resumed; it was taken over only to be closed; neither."""
 
-    What is done and not back has ended, is damaged, or cannot be read now; the log of the server says which.
+
+class Restart(Struct):
+    """How far it is: of the sessions that were `left`, how many are `done`.
+
+    Of these, how many are `back`, and how many have `ended` with the process that they were in; the others are
+    damaged, or cannot be read now, and the log of the server says which.
     """
 
     left: int = 0
     done: int = 0
     back: int = 0
+    ended: int = 0
 
 
 async def bring_back(
-    names: Iterable[str], one: Callable[[str], Awaitable[bool]], restart: Restart, stopping: anyio.Event
+    names: Iterable[str], one: Callable[[str], Awaitable[Outcome]], restart: Restart, stopping: anyio.Event
 ) -> None:
     """Bring back all of them in their order; once the server stops, the rest is left to the next one.
 
-    `one` says whether a session is back, and raises nothing: what is wrong with one is nothing to the others.
+    `one` says what became of a session, and raises nothing: what is wrong with one is nothing to the others.
     """
     waiting = iter(names)
 
@@ -33,8 +40,9 @@ async def bring_back(
         for name in waiting:
             if stopping.is_set():
                 return
-            back = await one(name)
-            restart.back += back
+            outcome = await one(name)
+            restart.back += outcome == "back"
+            restart.ended += outcome == "ended"
             restart.done += 1
 
     async with anyio.create_task_group() as group:

@@ -22,7 +22,7 @@ from .live import Live
 from .lost import RETRY_US, Lost
 from .orphans import Orphans, session_of
 from .recovery import fold
-from .restart import Restart, bring_back
+from .restart import Outcome, Restart, bring_back
 from .runner import Meter, Runner
 from .scoring import ScoringService
 from .settings import HubSettings
@@ -287,16 +287,17 @@ class Roster:
         if not self._stopping.is_set():
             self.recovered.set()
 
-    async def _bring_back(self, name: str) -> bool:
+    async def _bring_back(self, name: str) -> Outcome:
         """Take over one; whoever wants it at once may have done so already."""
-        if name not in self._lost:
-            back = name in self.live
-        else:
-            back = await self._lost.revive(name) is not None
+        live = self.live.get(name)
+        if name in self._lost:
+            live = await self._lost.revive(name)
             if name in self._lost:
                 self._lost.keep_trying(name)
-        self.counts.recovered += back
-        return back
+        if live is None:
+            return "left alone"
+        self.counts.recovered += 1
+        return "back" if live.runner.session.phase == "open" else "ended"
 
     def _can_serve(self, row: SessionRow) -> bool:
         """Whether the session's plugin is the one that runs here; if not, the session is left alone in the log."""

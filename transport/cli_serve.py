@@ -16,7 +16,7 @@ from structlog.typing import EventDict, ExcInfo
 
 from antiphon.engine.datadir import DataDirectoryError
 from antiphon.engine.restart import Restart
-from antiphon.events.log import LogError, Malformed
+from antiphon.events.log import LogError
 
 from .cli_errors import UNUSABLE, Stop
 from .cli_terminal import colourful, screen
@@ -91,9 +91,10 @@ def _told(settings: ServeSettings, errors: Console) -> Told:
         errors.print(f"[dim]taking over the sessions of the last run: {restart.done:,} of {restart.left:,}[/]")
 
     def recovered(restart: Restart) -> None:
-        missing = restart.left - restart.back
-        taken = f"{_sessions(restart.back)} of the last run {'is' if restart.back == 1 else 'are'} taken over"
-        errors.print(f"{taken}{f', {missing:,} could not be: the log says why' if missing else ''}")
+        missing = restart.left - restart.back - restart.ended
+        ended = f", {restart.ended:,} ended with it" if restart.ended else ""
+        damaged = f", {missing:,} could not be taken over: the log says why" if missing else ""
+        errors.print(f"{_sessions(restart.back)} of the last run can be resumed{ended}{damaged}")
 
     def stopping() -> None:
         errors.print("[dim]stopping: clients are told, sessions are written down[/]")

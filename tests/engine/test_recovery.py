@@ -101,6 +101,7 @@ async def test_sessions_without_resume_are_closed_at_the_start() -> None:
         assert isinstance((await here.events(ga.session))[-1], SessionClosed)
         assert [row.state for row in await log.sessions()] == ["closed"]
         assert here.hub.statistics().admitted == 0
+        assert (here.hub.restart.left, here.hub.restart.back, here.hub.restart.ended) == (1, 0, 1)
         with pytest.raises(Refused, match="session_resume_expired"):
             await here.hub.resume(Resumption(session=ga.session, token="x", control_id="r"))
 

@@ -24,6 +24,7 @@ from antiphon.events.events import (
     AudioReceived,
     CommandSequenced,
     EngineRestarted,
+    ResponseEnded,
     SessionClosed,
     SessionResumed,
 )
@@ -34,7 +35,7 @@ from antiphon.sessions.plugins import ECHO, TurnModel
 from antiphon.stages.base import Submit
 from antiphon.stages.scripted import Decide, Hang, Say, ScriptedStage, Take
 
-from .worlds import GatedLog, MoodyLog, code_of, killed, opening, resumption, settle, world
+from .worlds import GatedLog, MoodyLog, ask, code_of, killed, opening, resumption, settle, world
 from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
@@ -251,6 +252,23 @@ async def test_a_server_that_is_killed_while_it_takes_sessions_over_has_harmed_n
             assert replay(recorded).identical
             restarts = [event for entry in recorded for event in entry.events if isinstance(event, EngineRestarted)]
             assert 1 <= len(restarts) <= 2
+
+
+async def test_a_request_that_was_being_answered_ends_with_its_process_and_leaves_its_place() -> None:
+    clock, log = VirtualClock(), MoodyLog()
+    async with killed(ScriptedStage(default=(Say("One.", 80), Hang())), log, clock) as hub:
+        asked = await hub.open(Opening(dialect="ga", control_id="request", request=True))
+        ask(asked)
+        await settle()
+        assert core.outstanding(_state(hub, asked))
+    settings = HubSettings(max_requests=1, shutdown_ms=200)
+    async with world(log=log, clock=clock, settings=settings) as here:
+        assert (here.hub.restart.left, here.hub.restart.ended) == (1, 1)
+        ended = [event for event in await here.events(asked.session) if isinstance(event, ResponseEnded)]
+        assert [(event.status, event.failure and event.failure.code) for event in ended] == [
+            ("failed", "engine_restarted")
+        ]
+        await here.hub.open(Opening(dialect="ga", control_id="next", request=True))
 
 
 async def test_a_long_fold_gives_others_their_turn() -> None:
