@@ -490,21 +490,33 @@ def log_draw(
 def log_timeline(
     target: Session,
     data: DataOption = DATA,
-    out: Annotated[Path, typer.Option("--out", "-o", parser=named, metavar="FILE.html", help="The page.")] = Path(
-        "timeline.html"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", parser=named, metavar="FILE.html", help="The page; default: timeline.html."),
+    ] = None,
+    perfetto: Annotated[
+        Path | None, typer.Option(parser=named, metavar="FILE.json", help="Write a trace for ui.perfetto.dev.")
+    ] = None,
 ) -> None:
     """
     Write a session as one page to look at: both voices, the stages, what was sent and heard, every entry.
 
         antiphon log timeline latest -o session.html
 
-    It needs no network and no server, so it can be sent to somebody else.
+        antiphon log timeline latest --perfetto trace.json
+
+    The page needs no network and no server, so it can be sent to somebody else. With --perfetto, it is written only
+    if it is named as well.
     """
     from . import cli_timeline
 
-    size = cli_timeline.write_page(target, data, out)
-    screen().print(f"{escape(str(out))}: {size / 1000:,.0f} KB; open it in a browser")
+    if perfetto is not None:
+        size = cli_timeline.write_trace(target, data, perfetto)
+        screen().print(f"{escape(str(perfetto))}: {size / 1000:,.0f} KB; open it at ui.perfetto.dev")
+    if out is not None or perfetto is None:
+        path = out or Path("timeline.html")
+        size = cli_timeline.write_page(target, data, path)
+        screen().print(f"{escape(str(path))}: {size / 1000:,.0f} KB; open it in a browser")
 
 
 @logs.command("rm")

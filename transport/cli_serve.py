@@ -16,7 +16,7 @@ from structlog.typing import EventDict, ExcInfo
 
 from antiphon.engine.datadir import DataDirectoryError
 from antiphon.engine.restart import Restart
-from antiphon.events.log import LogError
+from antiphon.events.log import LogError, Malformed
 
 from .cli_errors import UNUSABLE, Stop
 from .cli_terminal import colourful, screen

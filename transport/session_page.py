@@ -19,10 +19,10 @@ from anyio import from_thread, to_thread
 from msgspec import Struct
 
 from antiphon.events import commands as cmd
-from antiphon.events import events as ev
 from antiphon.events.audio import SampleRef
 from antiphon.events.log import Transaction, Unavailable, UnknownSession, to_json
 
+from .entries import is_quiet
 from .levels import Read, levels_of, scores_of, step_ms
 from .placing import Placed, of_heard, of_unheard, of_user
 from .tableau import Tableau, tableau
@@ -137,22 +137,6 @@ def _group(transaction: Transaction) -> int:
     return _Group.STAGE if isinstance(command, cmd.StageReport) else _Group.ENGINE
 
 
-def is_quiet(transaction: Transaction) -> bool:
-    """Return whether an entry is a piece of sound, an acknowledgement or a heartbeat of which nothing else came."""
-    often = isinstance(transaction.command, cmd.AppendAudio | cmd.AckPlayback | cmd.Heartbeat)
-    return often and all(_is_usual(event) for event in transaction.events)
-
-
-def _is_usual(event: ev.AnyEvent) -> bool:
-    match event:
-        case ev.OverlapDecided():
-            return event.reason == "silence_or_noise"
-        case ev.AudioReceived() | ev.PlaybackAcknowledged() | ev.CommandSequenced() | ev.SessionTouched():
-            return True
-        case _:
-            return False
-
-
 def _blocks(transactions: Sequence[Transaction], left_out: bool) -> Iterator[bytes]:
     for start in range(0, len(transactions), BLOCK):
         block = transactions[start : start + BLOCK]
@@ -168,7 +152,7 @@ def _title(shown: Tableau) -> str:
 def list_page(rows: Sequence[tuple[str, ...]], count: int) -> bytes:
     """Return the list of sessions; each row is one of them, its columns are markup."""
     fixed = parts()
-    lines = "\n".join(f"<tr>{''.join(_cell(place, cell) for place, cell in enumerate(row))}</tr>" for row in rows)
+    lines = "\n".join(f"<tr>{' '.join(_cell(place, cell) for place, cell in enumerate(row))}</tr>" for row in rows)
     title = f"{count:,} sessions" if count != 1 else "1 session"
     if count > len(rows):
         title += f", the newest {len(rows):,} of them"
