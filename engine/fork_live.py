@@ -141,8 +141,11 @@ class LiveFork:
     async def _ask(self, desk: Desk) -> None:
         """Give the stage what is unanswered; what was answered before it took over one by one, and unheard."""
         questions, self._fork.unanswered = self._fork.unanswered, []
+        lost: set[str] = set()
         for question in questions:
             held = self._live(question.request) if isinstance(question, fx.SubmitToStage | fx.FeedStage) else None
+            if held is not None and held.name in lost:
+                continue
             if isinstance(question, fx.SubmitToStage):
                 self._told(question.request, self._fork.session.now)
             if isinstance(question, fx.FeedStage):
@@ -155,7 +158,7 @@ class LiveFork:
             if isinstance(question, fx.FeedStage):
                 await self._worked_off(held.name)
             if not self._reminds(held.name):
-                break
+                lost.add(held.name)
             self._reminded = None
 
     def _reminds(self, request: str) -> bool:

@@ -21,7 +21,7 @@ from antiphon.events.config import ConfigPatch
 from antiphon.events.log import Samples, Transaction, Unavailable
 from antiphon.stages.base import Stage
 from antiphon.stages.echo import EchoStage
-from antiphon.stages.scripted import ANSWER, Hang, ScriptedStage, Sleep
+from antiphon.stages.scripted import ANSWER, Fail, Hang, ScriptedStage, Sleep, Take
 
 from .test_fork import FORK, sources, spoken
 from .worlds import MoodyLog, opening, settle, world
@@ -57,6 +57,10 @@ def echo(_clock: VirtualClock) -> Stage:
 
 def slow(clock: VirtualClock) -> Stage:
     return ScriptedStage(clock, default=(Sleep(100), *ANSWER))
+
+
+def failing(clock: VirtualClock) -> Stage:
+    return ScriptedStage(clock, {0: (Take(3), Fail())}, default=(Hang(),))
 
 
 def mute(clock: VirtualClock) -> Stage:
@@ -233,3 +237,12 @@ async def test_a_model_that_says_nothing_to_a_unit_is_not_waited_for(pace: Pace)
     said = {type(made.transactions[entry.seq - 1].command) for entry in made.entries if entry.source == "live"}
     assert said == {cmd.StageAccepted, cmd.StageReleased}
     assert any(isinstance(event, ev.SessionClosed) for event in made.transactions[-1].events)
+
+
+@pytest.mark.parametrize("pace", ["real", "virtual"])
+async def test_a_stage_that_fails_is_heard(pace: Pace) -> None:
+    log, kept = await listening()
+    edit = f'{{"drop": {appends(log)[2]}}}'
+    made, _, _ = await live(log, edit, samples=kept.samples, pace=pace, stage=failing)
+    failed = [entry.command for entry in made.transactions if isinstance(entry.command, cmd.StageFailed)]
+    assert [report.code for report in failed] == ["engine_error"]

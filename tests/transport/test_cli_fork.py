@@ -1,6 +1,7 @@
 """`antiphon fork` on the command line: what it writes, what it says, and how it refuses."""
 
 import json
+from importlib.resources import files
 from pathlib import Path
 
 import anyio
@@ -81,6 +82,8 @@ def test_what_cannot_be_forked_is_one_sentence(run: Run, log: Path, tmp_path: Pa
     lines = log.read_text().splitlines()
     changed = tmp_path / "changed.jsonl"
     changed.write_text("\n".join([*lines[:5], lines[5].replace('"size":1024', '"size":1022'), *lines[6:]]))
+    other = tmp_path / "other.jsonl"
+    other.write_text(log.read_text().replace('"plugin_version":"1"', '"plugin_version":"9"'))
     for arguments, words in (
         ([log, "--at", 999], "there is no transaction 999 to begin behind: the log has 1 to"),
         ([log, "--commands", edits], "line 2 of the edits: there is no transaction 999"),
@@ -92,6 +95,8 @@ def test_what_cannot_be_forked_is_one_sentence(run: Run, log: Path, tmp_path: Pa
         ([log, "--config-patch", '{"instructions": ""}'], "there is nothing to change"),
         ([changed], "transaction 6 is not decided today as it was recorded"),
         ([log, "-o", tmp_path], "is a folder"),
+        ([other], "the log needs plugin 'cascade' version '9'"),
+        ([log, "--at", "1", "--config-patch", '{"model": "x"}'], "there is no field 'model' to change"),
     ):
         code, _, said = run("fork", *arguments)
         assert code == 2, words
@@ -185,7 +190,17 @@ def test_a_pipeline_answers_what_nobody_has(run: Run, tmp_path: Path, pace: str)
 def test_a_pipeline_that_cannot_answer_is_named(run: Run, log: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.toml"
     broken.write_text("name = 1")
+    lacking = tmp_path / "lacking.toml"
+    voice = (files("antiphon.stages") / "pipelines" / "voice.toml").read_text()
+    models = 'models = ["asr", "llm", "tts"]'
+    assert models in voice
+    lacking.write_text(
+        voice.replace('hosting = "process"', 'hosting = "inline"').replace(
+            models, f'{models}\n[stage.arguments]\nasr = "/none"'
+        )
+    )
     for pipeline, words in (
+        (str(lacking), "cannot be loaded"),
         ("none", "there is no pipeline 'none'"),
         (str(broken), "the description of a pipeline is wrong"),
         ("echo", "the pipeline 'echo' answers for echo 1, and the log is of cascade 1"),
