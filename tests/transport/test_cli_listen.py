@@ -50,7 +50,7 @@ def test_two_files_are_written_and_named(data: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_past_its_retention_is_said(data: Path, tmp_path: Path) -> None:
-    samples = DataPaths(data).samples / "duplex-1.out"
+    samples = DataPaths(data).samples / "duplex-1.out.0"
     kept = samples.read_bytes()
     samples.unlink()
     try:

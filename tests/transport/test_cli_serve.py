@@ -115,6 +115,7 @@ async def test_how_far_the_taking_over_is_and_what_it_could_not(capfd: pytest.Ca
         left = [(await hub.open(opening(f"open-{n}"))).session for n in range(2)]
         left.append((await hub.open(Opening(dialect="ga", control_id="ga"))).session)
     log.gated, log.senseless = left, left[0]
+    capfd.readouterr()  # what the killed one said
     told = _told(ServeSettings(), Console(stderr=True, width=120))
     async with world(log=log, clock=clock) as here, anyio.create_task_group() as group:
         group.start_soon(tell_recovery, here.hub, told)
