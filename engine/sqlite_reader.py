@@ -49,7 +49,8 @@ FROM sessions AS s WHERE {which} ORDER BY s.opened_us DESC, s.key DESC
 _SOUNDS = "SELECT seq, sound FROM records WHERE key = ? AND seq > ? AND sound IS NOT NULL ORDER BY seq DESC LIMIT ?"
 LAST_RECORDS, LAST_SOUNDS = 128, 16
 """How far back it is looked for sound that a loss of power has taken."""
-_WALK = "SELECT at, seq FROM records WHERE key = ? ORDER BY seq"
+_ALL = "SELECT key, seq, at FROM records NOT INDEXED ORDER BY n"
+_WALK = "SELECT key, seq, 0 FROM records INDEXED BY records_by_session ORDER BY key, seq"
 _WHICH = {None: "s.state IN ('open', 'closed')", "open": "s.state = 'open'", "closed": "s.state = 'closed'"}
 
 
@@ -195,18 +196,28 @@ def _readable(connection: sqlite3.Connection, session: str) -> tuple[int, str]:
     if known is None:
         raise UnknownSession(f"nothing was recorded for {session}")
     key, last = known
+    damage: Corrupt | None = None
+    for query in (_READ, _SCAN):  # as `_read` goes on where only the index is damaged
+        last, damage, malformed = _walk(connection, query, key, last)
+        if not malformed:
+            break
+    return last, "" if damage is None else f"{damage}; what stands before it is whole"
+
+
+def _walk(connection: sqlite3.Connection, query: str, key: int, last: int) -> tuple[int, Corrupt | None, bool]:
+    """Return the last whole record behind `last`, what is wrong with the next one, and whether the file is."""
     try:
-        for seq, crc, data, sound in connection.execute(_READ, (key, last, -1)):
+        for seq, crc, data, sound in connection.execute(query, (key, last, -1)):
             if seq != last + 1 or checksum(data, seq, sound) != crc:
                 trusted(last + 1, seq, crc, data, sound)
             last = seq
     except Corrupt as error:
-        return last, f"{error}; what stands before it is whole"
+        return last, error, False
     except sqlite3.DatabaseError as error:
         if not is_malformed(error):
             raise
-        return last, f"{Corrupt(last + 1, str(error))}; what stands before it is whole"
-    return last, ""
+        return last, Corrupt(last + 1, str(error)), True
+    return last, None, False
 
 
 class _Broken(Exception):
@@ -298,16 +309,22 @@ def index(
 
 
 def _one_by_one(connection: sqlite3.Connection, state: Literal["open", "closed"] | None) -> list[_IndexRow]:
-    """Return the index of a damaged database: the end of a session is where it cannot be read any further."""
-    rows: list[_IndexRow] = []
-    for key, trimmed, trimmed_at, term, imported, *named in connection.execute(_NAMES.format(which=_WHICH[state])):
-        at, head = trimmed_at, trimmed
+    """Return the index of a damaged database: a session ends where its records cannot be read any further.
+
+    What the table does not give any more, its index may, and the other way round.
+    """
+    ends: dict[int, tuple[int, int]] = {}
+    for query in (_ALL, _WALK):
         try:
-            for at, head in connection.execute(_WALK, (key,)):  # noqa: B007  # the last ones count
-                pass
+            for key, seq, at in connection.execute(query):
+                if seq > ends.get(key, (0, 0))[0]:
+                    ends[key] = seq, at
         except sqlite3.DatabaseError as error:
             if not is_malformed(error):
                 raise
+    rows: list[_IndexRow] = []
+    for key, trimmed, trimmed_at, term, imported, *named in connection.execute(_NAMES.format(which=_WHICH[state])):
+        head, at = ends.get(key, (trimmed, trimmed_at))
         rows.append((*named, at, term, head, imported))
     return rows
 

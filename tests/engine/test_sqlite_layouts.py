@@ -11,7 +11,7 @@ from antiphon.engine.datadir import DataDirectory
 from antiphon.engine.sqlite_log import SqliteLog
 from antiphon.engine.sqlite_schema import APPLICATION_ID, SCHEMA_VERSION, checksum
 from antiphon.events.audio import SampleRef
-from antiphon.events.log import Malformed, SampleWrite, Unavailable, encode
+from antiphon.events.log import Malformed, SampleWrite, Unavailable, UnknownSession, encode
 
 from .records import SESSION, Outcomes, heard, opened
 
@@ -163,3 +163,31 @@ async def test_a_file_that_was_cut_off_is_refused_before_it_is_written(data: Dat
     data.paths.database.write_bytes(b"no database at all" * 1000)
     with pytest.raises(Malformed, match=r"file is not a database; `antiphon log check` says"):
         await SqliteLog.open(data)
+
+
+async def test_where_only_an_index_is_damaged_the_table_has_it_all(data: DataDirectory) -> None:
+    log = await SqliteLog.open(data)
+    await log.acquire(SESSION)
+    outcomes = Outcomes(log)
+    outcomes.append(opened())
+    for seq in range(2, 400):
+        outcomes.append(heard(seq))
+    await outcomes.all()
+    await log.aclose()
+    connection = sqlite3.connect(data.paths.database)
+    (page,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'records_by_session'").fetchone()
+    connection.close()
+    whole = bytearray(data.paths.database.read_bytes())
+    whole[(page - 1) * 4096 : page * 4096] = b"\xa5" * 4096
+    data.paths.database.write_bytes(whole)
+    with pytest.raises(Malformed):
+        await (broken := await SqliteLog.open(data)).sessions()
+    await broken.aclose()
+    reader = SqliteLog.open_reader(data.paths)
+    assert [record.seq for record in await reader.read(SESSION, 0, 1_000)] == list(range(1, 400))
+    assert [record.seq for record in await reader.read(SESSION, 390, 1_000)] == list(range(391, 400))
+    assert await reader.readable(SESSION) == (399, "")
+    assert [(row.session, row.head) for row in await reader.sessions()] == [(SESSION, 399)]
+    with pytest.raises(UnknownSession):
+        await reader.readable("nobody")
+    await reader.aclose()
