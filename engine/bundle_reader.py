@@ -270,7 +270,7 @@ def _place(file: BinaryIO, size: int, entry: ZipInfo | None, part: Part) -> _Pla
 
 def _within(place: _Place | None, ref: SampleRef) -> int | None:
     """Return where a span begins in the entry of its stream; None if it is not all there."""
-    if place is None:
+    if place is None or ref.size < 1:
         return None
     found = bisect_right(place.part.spans, ref.start, key=_start) - 1
     if found < 0 or ref.end > place.part.spans[found].end:

@@ -2,6 +2,8 @@
 
 import re
 import sys
+import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 
@@ -71,12 +73,12 @@ def decide_aloud(session: core.Session, command: AnyCommand, at: int, plugins: R
         if what != "call":
             return
         if frame.f_code is core.Refusal.__init__.__code__:
-            refusing = tuple(_path(frame.f_back))
+            refusing = _path(frame.f_back)
         elif frame.f_code is Draft.emit.__code__:
             event: AnyEvent = frame.f_locals["event"]
             kept.append(event)
             # What a refusal becomes is drafted by the face of the core, behind whoever refused.
-            paths.setdefault(id(event), tuple(_path(frame.f_back)) or refusing)
+            paths.setdefault(id(event), _path(frame.f_back) or refusing)
 
     before = sys.getprofile()
     sys.setprofile(watch)
@@ -89,16 +91,25 @@ def decide_aloud(session: core.Session, command: AnyCommand, at: int, plugins: R
     return Decided(events, [paths.get(id(event), ()) for event in events])
 
 
-def _path(frame: FrameType | None) -> list[Code]:
-    """Return the functions of the core that led to a frame, the outermost first; its face is none of them."""
+def path_of(error: BaseException) -> tuple[Code, ...]:
+    """Return the functions of the core that an error came through, the outermost first."""
+    return _codes(traceback.walk_tb(error.__traceback__))
+
+
+def _path(frame: FrameType | None) -> tuple[Code, ...]:
+    """Return the functions of the core that led to a frame, the outermost first."""
+    return _codes(reversed(list(traceback.walk_stack(frame))))
+
+
+def _codes(places: Iterable[tuple[FrameType, int]]) -> tuple[Code, ...]:
+    """Return those of some frames that belong to the core; its face decides nothing."""
     found: list[Code] = []
-    while frame is not None and Path(frame.f_code.co_filename).is_relative_to(_FOLDER):
-        function = frame.f_globals.get(frame.f_code.co_name)
-        doc = function.__doc__ if isinstance(function, FunctionType) else None
-        if frame.f_code not in _FACE:
-            found.append(_code(frame.f_code, frame.f_lineno, doc))
-        frame = frame.f_back
-    return found[::-1]
+    for frame, line in places:
+        code = frame.f_code
+        if code not in _FACE and Path(code.co_filename).is_relative_to(_FOLDER):
+            function = frame.f_globals.get(code.co_name)
+            found.append(_code(code, line, function.__doc__ if isinstance(function, FunctionType) else None))
+    return tuple(found)
 
 
 def _code(code: CodeType, line: int, doc: str | None) -> Code:

@@ -8,11 +8,10 @@ from msgspec import Struct, UnsetType, json
 from antiphon.events.events import AnyEvent, SessionOpened
 from antiphon.events.log import Transaction, canonical
 from antiphon.sessions import core
-from antiphon.sessions.phases import IllegalTransition
 from antiphon.sessions.plugins import REGISTRY, Registry
 
 from .changes import Change, Plain, changes, plain
-from .deciding import Code, decide_aloud, handler, rules_of
+from .deciding import Code, decide_aloud, handler, path_of, rules_of
 from .errors import UnknownPlugin
 
 STEP = 1_000
@@ -44,6 +43,8 @@ class Difference(Struct, frozen=True, kw_only=True):
     """The rules that the description of the event names."""
     refused: str | None = None
     """The code by which the command is refused now; it was not."""
+    failed: str | None = None
+    """What went wrong in the core, if nothing was decided because of that; `decided_by` says where."""
     expected: str | None
     actual: str | None
     fields: list[Change]
@@ -111,17 +112,21 @@ def replay(
 
 def _step(session: core.Session, transaction: Transaction, plugins: Registry) -> Difference | None:
     """Decide a command, compare, and fold what was recorded."""
+    index = 0
     try:
-        actual = core.decide(session, transaction.command, transaction.at, plugins)
-    except core.Refusal:
-        actual = []  # a refused opening or resume is not recorded: that it is here is the difference
-    if actual != list(transaction.events):
-        recorded, decided = canonical(transaction.events), canonical(actual)
-        for index in range(max(len(recorded), len(decided))):
-            if recorded[index : index + 1] != decided[index : index + 1]:
-                return _difference(session, transaction, index, plugins)
-    for event in transaction.events:
-        core.evolve(session, event, transaction.at)
+        try:
+            actual = core.decide(session, transaction.command, transaction.at, plugins)
+        except core.Refusal:
+            actual = []  # a refused opening or resume is not recorded: that it is here is the difference
+        if actual != list(transaction.events):
+            recorded, decided = canonical(transaction.events), canonical(actual)
+            for index in range(max(len(recorded), len(decided))):
+                if recorded[index : index + 1] != decided[index : index + 1]:
+                    return _difference(session, transaction, index, plugins)
+        for index, event in enumerate(transaction.events):  # noqa: B007  # used where folding fails
+            core.evolve(session, event, transaction.at)
+    except Exception as error:  # a fault of ours, or a log that nobody can have recorded
+        return _failure(transaction, index, error)
     return None
 
 
@@ -159,6 +164,23 @@ def _difference(session: core.Session, transaction: Transaction, index: int, plu
     )
 
 
+def _failure(transaction: Transaction, index: int, error: Exception) -> Difference:
+    """Say that the core has failed, and where."""
+    return Difference(
+        seq=transaction.seq,
+        index=index,
+        at=transaction.at,
+        command=type(transaction.command).__name__,
+        handler=handler(transaction.command),
+        decided_by=path_of(error),
+        failed=f"{type(error).__name__}: {error}",
+        expected=_json(_event(transaction.events, index)),
+        actual=None,
+        fields=[],
+        around=[],
+    )
+
+
 def _event(events: tuple[AnyEvent, ...] | list[AnyEvent], index: int) -> AnyEvent | None:
     return events[index] if index < len(events) else None
 
@@ -191,7 +213,7 @@ def _behind(session: core.Session, event: AnyEvent | None, at: int) -> Plain:
     try:
         if event is not None:
             core.evolve(twin, event, at)
-    except IllegalTransition:
+    except Exception:  # the recorded one may be anything
         return plain(session)
     return plain(twin)
 

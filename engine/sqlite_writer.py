@@ -271,7 +271,8 @@ class SqliteWriter:
         """Record a whole log that was written elsewhere, as that of a session that has ended; return its length.
 
         Raises:
-            Conflict: there is a session of this name, or the log has a hole, or no opening in the beginning.
+            Conflict: there is a session of this name, or the log has a hole, no opening in the beginning, or
+                numbers that cannot be kept.
         """
         with self._transaction("import the session"):
             self.refuse_known(session)
@@ -279,10 +280,13 @@ class SqliteWriter:
                 "INSERT INTO sessions (session, term, imported) VALUES (?, 0, 1) RETURNING key", (session,)
             ).fetchall()[0]
             head = Head(key)
-            self.connection.executemany(
-                "INSERT INTO records (key, seq, at, number, crc, data, sound) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (self._adopted(head, transaction, writes) for transaction, writes in entries),
-            )
+            try:
+                self.connection.executemany(
+                    "INSERT INTO records (key, seq, at, number, crc, data, sound) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (self._adopted(head, transaction, writes) for transaction, writes in entries),
+                )
+            except OverflowError:
+                raise Conflict(f"there is a number in record {head.seq} that no session has") from None
             if not head.seq:
                 raise Conflict("the log is empty")
             self.connection.execute(

@@ -13,7 +13,6 @@ from antiphon.events import events as ev
 from antiphon.events.ids import last_seen
 from antiphon.events.log import Transaction
 from antiphon.sessions import core
-from antiphon.sessions.phases import IllegalTransition
 
 from .changes import Change, Plain, changes, plain
 
@@ -88,13 +87,13 @@ class Walk:
         if seq < self._at:
             self._go_back(seq)
         for transaction in self.transactions[self._at : seq]:
-            if self._at % self._every == 0 and self._at not in self._kept:
-                self._kept[self._at] = core.dump(self._session)
             try:
+                if self._at % self._every == 0 and self._at not in self._kept:
+                    self._kept[self._at] = core.dump(self._session)
                 core.fold([transaction], self._session)
-            except (IllegalTransition, LookupError, ValueError) as error:
+            except Exception as error:  # a log may come from anybody
                 self._go_back(self._at)  # the state is spoiled
-                raise Broken(transaction.seq, str(error)) from error
+                raise Broken(transaction.seq, f"{type(error).__name__}: {error}") from error
             self._at += 1
         return self._session
 

@@ -183,8 +183,11 @@ def _tell_event(console: Console, name: str, event: str | None) -> None:
 
 def _facts(found: Difference) -> Iterator[tuple[str, str]]:
     yield "command", f"{found.command}, which {found.handler} decides"
-    for name, code in zip(("drafted by", *[""] * len(found.decided_by)), found.decided_by, strict=False):
+    why = "drafted by" if found.failed is None else "failed in"
+    for name, code in zip((why, *[""] * len(found.decided_by)), found.decided_by, strict=False):
         yield name, str(code)
+    if found.failed is not None:
+        yield "failed", found.failed
     if found.refused is not None:
         yield "refused", f"{found.refused}; when it was recorded it was not"
     if found.rules:

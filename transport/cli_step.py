@@ -12,10 +12,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from antiphon.engine.changes import Plain
+from antiphon.engine.changes import plain as values
 from antiphon.engine.walk import Broken, NoSuchPlace, Walk
 
 from .cli_show import show_one
-from .cli_state import print_changes, shown, tree
+from .cli_state import print_changes, tree
 from .plain import plain
 
 KEYS = (
@@ -29,6 +30,7 @@ HELP = """\
   [bold]/TYPE[/]      the next command or event of a type with these letters; [bold]f[/] and [bold]F[/] search on
   [bold]g PLACE[/]    go to a transaction (412), a time (12.5s), or what an id names
   [bold]0[/] [bold]$[/]        before the beginning, and to the end
+  [bold]a[/]          all that is in this transaction
   [bold]s[/]          the whole state here
   [bold]m[/]          mark this place
   [bold]d[/]          what differs in the state between the mark, or else the place you came from, and here
@@ -43,6 +45,7 @@ _WORDS = {
     "previous": "p",
     "turn": "t",
     "interruption": "i",
+    "all": "a",
     "state": "s",
     "diff": "d",
     "mark": "m",
@@ -78,6 +81,7 @@ class Stepper:
             "$": lambda: walk.head,
         }
         self._views: dict[str, Callable[[], None]] = {
+            "a": self._show_all,
             "s": self._show_state,
             "d": self._show_diff,
             "m": self._set_mark,
@@ -143,6 +147,10 @@ class Stepper:
             self._say(str(error))
             return None
 
+    def _show_all(self) -> None:
+        whole = values(self._walk.at(self.place))
+        self._console.print(tree(f"transaction {self.place}", whole))
+
     def _show_state(self) -> None:
         self._console.print(tree(f"state behind transaction {self.place}", self._walk.state(self.place)))
 
@@ -168,7 +176,7 @@ def _summary(state: Plain) -> str:
         for name in path.split("."):
             value = value.get(name) if isinstance(value, dict) else None
         if value is not None:
-            parts.append(f"[dim]{path}[/] {shown(value)}")
+            parts.append(f"[dim]{path}[/] {escape(plain(str(value)))}")
     return "  ".join(parts)
 
 
@@ -207,9 +215,11 @@ def _pressed(terminal: int, usual: list[int | list[bytes | int]]) -> Iterator[st
         pressed = data.decode(errors="replace")
         while pressed:
             key, pressed = pressed[0], pressed[1:]
-            if key in "/g":
+            if key == "/" or key == "g":
                 words, pressed = _line(terminal, usual, key, pressed)
                 key += words
+            elif key in "123456789":  # 0 is a key of its own
+                key, pressed = _line(terminal, usual, "g", key + pressed)
             elif key == "\x04":
                 return
             yield key

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from antiphon.engine.changes import Change
-from antiphon.engine.deciding import Code, decide_aloud, handler, rules_of
+from antiphon.engine.deciding import Code, decide_aloud, handler, path_of, rules_of
 from antiphon.engine.errors import UnknownPlugin
 from antiphon.engine.ingress import AppendRequest
 from antiphon.engine.replay import replay
@@ -194,6 +194,16 @@ def test_rules_that_a_docstring_names_are_named() -> None:
     assert rules_of(Interrupted(epoch=1, cause="barge_in", requests=())) == ("G34", "F23", "A10")
 
 
+def test_a_state_that_a_recorded_event_spoils_says_where() -> None:
+    log = talks()
+    at = next(index for index, entry in enumerate(log) if isinstance(entry.command, CancelResponse))
+    session = core.fold(log[:at])
+    session.requests.clear()
+    with pytest.raises(KeyError) as spoiled:
+        core.fold(log[at:], session)
+    assert path_of(spoiled.value)[-1].file.startswith("sessions/")
+
+
 def test_events_that_cannot_follow_have_no_state_around_them() -> None:
     log = talks()
     ended_one = next(event for entry in log for event in entry.events if isinstance(event, ResponseEnded))
@@ -203,6 +213,31 @@ def test_events_that_cannot_follow_have_no_state_around_them() -> None:
     assert [
         (around.recorded, around.before) for around in difference.around if around.recorded != around.before
     ] == []
+
+
+def test_a_fault_of_the_core_is_a_difference_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("gone")
+
+    log = talks()
+    at = next(entry for entry in log if isinstance(entry.command, CancelResponse))
+    monkeypatch.setattr("antiphon.sessions.creating.refuse", broken)
+    difference = replay(log).first_difference
+    assert difference is not None
+    assert (difference.seq, difference.index, difference.failed) == (at.seq, 0, "KeyError: 'gone'")
+    assert difference.decided_by[-1].function == "creating.cancel_response"
+    assert difference.expected is not None
+    assert difference.actual is None
+
+
+def test_a_log_that_nobody_can_have_recorded_is_a_difference() -> None:
+    log = talks()
+    for event in (entry.events[0] for entry in log):
+        spoiled = [log[0], replace(log[1], seq=2, events=(event,)), *log[2:]]
+        result = replay(spoiled)
+        assert result.identical == (event == log[1].events[0] and len(log[1].events) == 1)
+    absurd = [log[0], replace(log[1], at=1 << 80)]
+    replay(absurd)
 
 
 def test_who_waits_is_told_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,7 @@ def test_a_place_shows_the_transaction_and_what_it_changed(session: Session, tal
     assert "AppendAudio" in shown
     assert "→ InputCommitted" in shown
     assert re.search(r'turn\.state +"user_speaking" → "assistant_generating"', shown)
-    assert 'phase "open"' in shown
+    assert "phase open" in shown
     assert "before the first transaction" in session("0")
 
 
@@ -134,6 +134,14 @@ def test_the_state_and_what_differs_are_shown(session: Session) -> None:
     shown = session("d")
     assert "from 5 to 10" in shown
     assert re.search(r"input\.position +\d+ → \d+", shown)
+
+
+def test_all_of_a_transaction_is_shown_when_it_is_asked_for(session: Session) -> None:
+    assert "capabilities" not in session("1").partition("changed")[0]
+    shown = session("a")
+    assert "transaction 1" in shown
+    assert "capabilities" in shown
+    assert "── SessionOpened" not in shown
 
 
 def test_what_cannot_be_done_is_said_and_moves_nothing(session: Session) -> None:
@@ -261,6 +269,12 @@ def test_a_terminal_gives_single_keys_and_arrows(terminal: Terminal, talk: list[
     terminal.press("audiodelta\n")
     terminal.until(f"{having(talk, ev.AudioDelta)[0]} of {head}")
     terminal.press("g5\n")
+    terminal.until(f"5 of {head}")
+    terminal.press("12\n")
+    terminal.until(f"12 of {head}")
+    terminal.press("0")
+    terminal.until(f"0 of {head}")
+    terminal.press("5\n")
     terminal.until(f"5 of {head}")
     terminal.press("s")
     terminal.until("state behind transaction 5")
