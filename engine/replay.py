@@ -11,7 +11,7 @@ from antiphon.sessions import core
 from antiphon.sessions.plugins import REGISTRY, Registry
 
 from .changes import Change, Plain, changes, plain
-from .deciding import Code, decide_aloud, handler, path_of, rules_of
+from .deciding import FAULTS, Code, decide_aloud, handler, path_of, rules_of
 from .errors import UnknownPlugin
 
 STEP = 1_000
@@ -125,7 +125,7 @@ def _step(session: core.Session, transaction: Transaction, plugins: Registry) ->
                     return _difference(session, transaction, index, plugins)
         for index, event in enumerate(transaction.events):  # noqa: B007  # used where folding fails
             core.evolve(session, event, transaction.at)
-    except Exception as error:  # a fault of ours, or a log that nobody can have recorded
+    except FAULTS as error:
         return _failure(transaction, index, error)
     return None
 
@@ -213,7 +213,7 @@ def _behind(session: core.Session, event: AnyEvent | None, at: int) -> Plain:
     try:
         if event is not None:
             core.evolve(twin, event, at)
-    except Exception:  # the recorded one may be anything
+    except FAULTS:  # the recorded one may be anything
         return plain(session)
     return plain(twin)
 

@@ -15,6 +15,7 @@ from antiphon.events.log import Transaction
 from antiphon.sessions import core
 
 from .changes import Change, Plain, changes, plain
+from .deciding import FAULTS
 
 EVERY = 500
 """Transactions between two states that are kept, at least; going back folds no more than that."""
@@ -91,7 +92,7 @@ class Walk:
                 if self._at % self._every == 0 and self._at not in self._kept:
                     self._kept[self._at] = core.dump(self._session)
                 core.fold([transaction], self._session)
-            except Exception as error:  # a log may come from anybody
+            except FAULTS as error:  # a log may come from anybody
                 self._go_back(self._at)  # the state is spoiled
                 raise Broken(transaction.seq, f"{type(error).__name__}: {error}") from error
             self._at += 1
