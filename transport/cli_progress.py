@@ -3,8 +3,6 @@
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from .cli_terminal import screen
 
 
@@ -18,6 +16,9 @@ def progress(what: str, total: int | None = None) -> Generator[Callable[[int], N
     if not console.is_terminal:
         yield lambda _: None
         return
+    # It takes a while to load, and most of the time there is nothing to show.
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(what, total=total)
