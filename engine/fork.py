@@ -86,6 +86,7 @@ class Fork:
         self._ticks = 0
         self._still = 0
         self._patched = False
+        self._unheeded = set(edits.lines)
         self._sounded: set[str] = set()
         self._unheard: dict[str, list[Outside]] = {}
         self._begin(at)
@@ -223,7 +224,8 @@ class Fork:
         )
         if self._wanted is not None:
             command = self._patch(command)
-        self._decide(command, at, "edited" if known.edited else "decided", known.seq)
+        events = self._decide(command, at, "edited" if known.edited else "decided", known.seq)
+        self._unheeded -= {known.line} if events else set()
 
     def _patch(self, command: cmd.AnyCommand) -> cmd.AnyCommand:
         assert self._wanted is not None
@@ -259,7 +261,8 @@ class Fork:
         assert held.origin is not None
         source: Source = "edited" if said.edited else "assumed" if held.assumed else "recorded"
         now = numbered(report, held.origin.inputs[said.cause], held.inputs[said.cause])
-        self._decide(now, at, source, said.seq)
+        events = self._decide(now, at, source, said.seq)
+        self._unheeded -= {said.line} if events else set()
 
     # -- deciding --------------------------------------------------------------------------------------------
 
@@ -352,6 +355,7 @@ class Fork:
         for transaction in origin.transactions:
             if transaction.seq not in known:
                 self._leave(transaction.seq, _why_not(transaction.command, self.edits.gone(transaction.seq)))
+        forked.unheeded = sorted(self._unheeded)
         return forked
 
     def _leave(self, seq: int | None, why: str) -> None:

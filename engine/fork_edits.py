@@ -31,7 +31,12 @@ class Outside(Struct, frozen=True):
     command: cmd.AnyCommand
     met: int
     seq: int | None = None
-    edited: bool = False
+    line: int = 0
+
+    @property
+    def edited(self) -> bool:
+        """Whether it is of the edits: of line `line`."""
+        return self.line > 0
 
 
 class Line(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,6 +59,8 @@ class Edits(Struct):
     replaced: set[int] = field(default_factory=set[int])
     first: int | None = None
     last_at: int = 0
+    lines: set[int] = field(default_factory=set[int])
+    """Lines that let something come."""
 
     def gone(self, seq: int) -> bool:
         """Whether a transaction does not happen as it was recorded."""
@@ -212,13 +219,14 @@ class _Reader:
     def put(self, command: cmd.AnyCommand, at: int, order: Order, met: int, seq: int | None = None) -> None:
         edits = self.edits
         edits.last_at = max(edits.last_at, at)
+        edits.lines.add(self.number)
         if isinstance(command, cmd.StageReport):
             asked = self.origin.requests[command.request]
-            edits.said.append(Said(seq, at, order, command, _cause(asked, command, order), edited=True))
+            edits.said.append(Said(seq, at, order, command, _cause(asked, command, order), self.number))
         elif isinstance(command, cmd.OpenSession) and order != (1, 0):
             raise self.fail("a session is opened once")
         else:
-            edits.outside.append(Outside(at, order, command, met, seq, edited=True))
+            edits.outside.append(Outside(at, order, command, met, seq, self.number))
 
 
 def _cause(asked: Asked, report: AnyReport, order: Order) -> int:

@@ -49,7 +49,12 @@ class Said(Struct, frozen=True):
     order: Order
     command: AnyReport
     cause: int
-    edited: bool = False
+    line: int = 0
+
+    @property
+    def edited(self) -> bool:
+        """Whether it is of the edits: of line `line`."""
+        return self.line > 0
 
 
 class Asked(Struct):

@@ -35,13 +35,17 @@ class Left(Struct, frozen=True):
 
 
 class Forked(Struct):
-    """A fork: its log, where each entry comes from, and what of the origin is not in it."""
+    """A fork: its log, where each entry comes from, and what of the origin is not in it.
+
+    `unheeded` are lines of the edits that came to nothing: what they let come decided nothing, or answers nothing.
+    """
 
     session: str
     at: int
     transactions: list[Transaction] = field(default_factory=list[Transaction])
     entries: list[Entry] = field(default_factory=list[Entry])
     left: list[Left] = field(default_factory=list[Left])
+    unheeded: list[int] = field(default_factory=list[int])
 
 
 class Circling(Exception):

@@ -60,6 +60,8 @@ class Report(Struct, frozen=True, kw_only=True):
     transactions: int
     turns: list[TurnRow]
     changes: list[str]
+    unheeded_edits: list[int]
+    """Lines of the edits that came to nothing."""
 
 
 class Made(Struct, frozen=True):
@@ -196,6 +198,7 @@ def finished(log: LoadedLog, wanted: Wish, fork: Fork, samples: ForkSamples, pip
         transactions=len(forked.transactions),
         turns=after,
         changes=changes(rows(log.transactions), after, fork.counterpart),
+        unheeded_edits=forked.unheeded,
     )
     return Made(LoadedLog(header, forked.transactions, samples), report)
 
@@ -227,6 +230,10 @@ def show(console: Console, report: Report, *, everything: bool = False) -> None:
             f"[dim]left out: {escape(why)}[/]", f"{_count(gaps):,}", spans([(g.first, g.last) for g in gaps])
         )
     console.print(table)
+    for line in report.unheeded_edits:
+        console.print(
+            f"[yellow]line {line} of the edits came to nothing[/]: the fork has no use for it, or refuses it"
+        )
     for sentence in report.changes or ["no turn has changed"]:
         console.print(escape(sentence))
 

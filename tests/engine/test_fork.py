@@ -545,6 +545,17 @@ def test_what_begins_a_session_and_what_time_does_are_not_edited() -> None:
     assert fork_edits.parse(["", f'{{"drop": [{timer - 1}, {timer}]}}'], origin, 0).dropped == {timer - 1}
 
 
+def test_an_edit_that_comes_to_nothing_is_named() -> None:
+    log = written().log
+    said = next(entry for entry in log if isinstance(entry.command, cmd.StageFinished))
+    first = next(entry.seq for entry in log if isinstance(entry.command, cmd.CreateResponse))
+    late = plain(said.command)
+    made = forked(log, {"drop": first}, {"insert_after": said.seq, "command": late}, {"append": late})
+    assert made.unheeded == [2, 3]
+    assert forked(log, {"append": {"type": "Heartbeat"}}).unheeded == [1], "the session has ended"
+    assert forked(log, {"insert_after": 1, "command": {"type": "Heartbeat"}}).unheeded == []
+
+
 def test_what_is_added_comes_behind_everything() -> None:
     world = World()
     world.say("Hello?")

@@ -67,6 +67,9 @@ def test_edits_and_patches_may_come_from_files_and_runs_be_named(run: Run, log: 
     assert code == 0
     assert "1 was 1, decided otherwise" in said
     assert "edited" in said
+    assert "came to nothing" not in said
+    edits.write_text('{"append": {"type": "AckPlayback", "played_ms": 1, "attachment": 7}}\n')
+    assert "line 1 of the edits came to nothing" in run("fork", log, "--commands", edits, "-o", out)[1]
     code, said, _ = run("fork", log, "--at", 3, "-o", out)
     assert code == 0
     assert "no turn has changed" in said
