@@ -185,6 +185,12 @@ class Fork:
         """Take what a live stage says; return what it decided."""
         return self._decide(report, at, "live", None)
 
+    def give_up(self, held: Held, why: str) -> None:
+        """Let a request fail whose live stage says nothing; whatever it says later is not heard."""
+        held.live = False
+        failed = cmd.StageFailed(request=held.name, code=UNANSWERED, message=why)
+        self._decide(failed, self.session.now, "missing", None)
+
     def _timer(self) -> tuple[int, Order] | None:
         """Return when the next timer rings: as late as in the origin, if it was to ring there too."""
         if self._walking:

@@ -33,6 +33,10 @@ Pace = Literal["real", "virtual"]
 QUIET_US = 2_000_000
 """A model that listens and has said nothing to a unit for so long has nothing to say to it."""
 
+PATIENCE_US = 120_000_000
+SILENT = "The stage has said nothing for two minutes."
+"""How long a stage may say nothing while everything else waits for it, and what is said of it then."""
+
 Told = Callable[[str, int], None]
 """Told of every request that a live stage is asked, and at which session time (µs)."""
 
@@ -197,25 +201,28 @@ class LiveFork:
             self._anchor = self._clock.monotonic_us() - self._fork.session.now
         due = None if self._anchor is None else self._fork.next_at()
         owing = [name for name in core.outstanding(self._fork.session) if name in self._owed]
-        until = self._clock.monotonic_us() + QUIET_US if owing else None
+        until = self._clock.monotonic_us() + (QUIET_US if owing else PATIENCE_US)
         if due is not None and self._anchor is not None:
-            until = due + self._anchor if until is None else min(until, due + self._anchor)
+            until = min(until, due + self._anchor)
         if await self._wait_until(until) or self._came:
             return
         if due is not None and self._anchor is not None and self._clock.monotonic_us() >= due + self._anchor:
             self._fork.step()
             return
-        for name in owing:
-            self._owed.forget(name)
+        for name in owing or core.outstanding(self._fork.session):
+            held = self._live(name)
+            if name in self._owed:
+                self._owed.forget(name)
+            elif held is not None and not held.resident:
+                self._fork.give_up(held, SILENT)
 
-    async def _wait_until(self, us: int | None) -> bool:
+    async def _wait_until(self, us: int) -> bool:
         """Wait until the stage says something (True), or for a time of the clock (False)."""
         self._reached = reached = anyio.Event()
         if self._came:
             return True
         async with anyio.create_task_group() as tasks:
-            if us is not None:
-                tasks.start_soon(self._ring, us, tasks.cancel_scope)
+            tasks.start_soon(self._ring, us, tasks.cancel_scope)
             await reached.wait()
             tasks.cancel_scope.cancel()
         return reached.is_set()

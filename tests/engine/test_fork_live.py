@@ -246,3 +246,13 @@ async def test_a_stage_that_fails_is_heard(pace: Pace) -> None:
     made, _, _ = await live(log, edit, samples=kept.samples, pace=pace, stage=failing)
     failed = [entry.command for entry in made.transactions if isinstance(entry.command, cmd.StageFailed)]
     assert [report.code for report in failed] == ["engine_error"]
+
+
+async def test_a_stage_that_says_nothing_is_given_up_when_time_stands_still() -> None:
+    made, _, asked = await live(spoken().log, patch=SHORTER, samples=Silence(), stage=mute)
+    assert len(asked) == 2
+    failed = [entry.command for entry in made.transactions if isinstance(entry.command, cmd.StageFailed)]
+    assert [(report.code, report.message) for report in failed] == [
+        ("no_recorded_answer", "The stage has said nothing for two minutes.")
+    ] * 2
+    assert "missing" in sources(made)
