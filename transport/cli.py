@@ -366,29 +366,51 @@ def log_ls(data: DataOption = DATA, as_json: JsonOption = False) -> None:
 def log_show(
     target: Session,
     data: DataOption = DATA,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Also every piece of sound and acknowledgement.")
-    ] = False,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", parser=given, metavar="NAME", help="Only these commands or events."),
+    ] = None,
+    turn: Annotated[int | None, typer.Option(min=1, help="Only this turn of the user, from 1 on.")] = None,
+    start: Annotated[
+        float | None, typer.Option("--from", min=0.0, metavar="SECONDS", help="From this time of the session.")
+    ] = None,
+    end: Annotated[
+        float | None, typer.Option("--to", min=0.0, metavar="SECONDS", help="Up to this time of the session.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every entry with all that it says.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """
-    Print a session: each command, and the events that it decided.
+    Print a session: when, who, and what came of it. Runs of sound and acknowledgements are summed up.
 
         antiphon log show latest
 
-        antiphon log show session.jsonl --json
+        antiphon log show latest --turn 2
+
+        antiphon log show latest --type interrupted --type HistoryCut
+
+        antiphon log show session.jsonl --from 12.5 --to 20 --all
+
+    With --json every entry is one line of JSON, as in an exported file. Part of a name is enough for --type.
     """
     from antiphon.events.log import to_json
 
-    from . import cli_show
+    from . import cli_select, cli_show, cli_show_table
 
-    log = cli_logs.load(target, data, damaged=True)
+    loaded = cli_logs.load(target, data, damaged=True)
+    log = loaded.transactions
+    choice = cli_select.Choice(types=tuple(types or ()), turn=turn, start_s=start, end_s=end)
+    chosen = cli_select.select(log, choice)
     if as_json:
-        for transaction in log.transactions:
+        for transaction in chosen:
             print_json(to_json(transaction))
+    elif not chosen:
+        screen().print("No entry is like that.")
+    elif everything:
+        cli_show.show(screen(), chosen, log[0].at)
     else:
-        cli_show.show(screen(), log.transactions, everything=everything)
-    cli_check.tell(log.damage)
+        cli_show_table.show_table(screen(), chosen, log[0].at, sum_up=not types)
+    cli_check.tell(loaded.damage)
 
 
 @logs.command("export")

@@ -8,15 +8,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from antiphon.events import commands as cmd
-from antiphon.events import events as ev
 from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.items import FunctionCall, FunctionOutput, Message, text_of
 from antiphon.events.log import SessionRow, Transaction
 
 from .plain import plain
 
-QUIET = (cmd.AppendAudio, cmd.AckPlayback)
 _WIDEST = 96
 INDEX_WIDTH = 140
 """Columns that the index needs; a narrower terminal wraps its lines."""
@@ -53,21 +50,11 @@ def print_index(console: Console, rows: list[SessionRow]) -> None:
     console.print(index(rows), width=max(console.width, INDEX_WIDTH))
 
 
-def show(console: Console, transactions: list[Transaction], *, everything: bool) -> None:
-    """Print a log, one block for each transaction; runs of sound and acknowledgements are summed up.
-
-    `everything` prints these too.
-    """
-    origin = transactions[0].at if transactions else 0
-    skipped: list[Transaction] = []
+def show(console: Console, transactions: list[Transaction], origin: int | None = None) -> None:
+    """Print all of a log, a block for each transaction. Times count from `origin` (µs), else from the first one."""
     for transaction in transactions:
-        if not everything and _is_quiet(transaction):
-            skipped.append(transaction)
-            continue
-        _sum_up(console, skipped)
-        skipped.clear()
+        origin = transaction.at if origin is None else origin
         show_one(console, transaction, origin)
-    _sum_up(console, skipped)
 
 
 def show_one(console: Console, transaction: Transaction, origin: int) -> None:
@@ -77,23 +64,6 @@ def show_one(console: Console, transaction: Transaction, origin: int) -> None:
     console.print(f"{head}[bold]{type(transaction.command).__name__}[/] {_fields(transaction.command)}")
     for event in transaction.events:
         console.print(f"{'':18}[green]→ {type(event).__name__}[/] {_fields(event)}")
-
-
-def _is_quiet(transaction: Transaction) -> bool:
-    usual = (ev.AudioReceived, ev.PlaybackAcknowledged, ev.CommandSequenced)
-    return isinstance(transaction.command, QUIET) and all(isinstance(event, usual) for event in transaction.events)
-
-
-def _sum_up(console: Console, skipped: list[Transaction]) -> None:
-    if not skipped:
-        return
-    appends = sum(isinstance(transaction.command, cmd.AppendAudio) for transaction in skipped)
-    parts: list[str] = []
-    if appends:
-        parts.append(f"{appends} pieces of sound")
-    if len(skipped) > appends:
-        parts.append(f"{len(skipped) - appends} acknowledgements")
-    console.print(f"[dim]{skipped[0].seq:>6}            … {' and '.join(parts)} …[/]", highlight=False)
 
 
 def _fields(record: Struct) -> str:

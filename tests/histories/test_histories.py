@@ -88,7 +88,7 @@ def test_it_is_whole_and_its_lines_are_canonical(golden: tuple[Scene, Golden]) -
 def test_it_is_shown_and_told_as_a_story(golden: tuple[Scene, Golden]) -> None:
     _, kept = golden
     shown = io.StringIO()
-    show(Console(file=shown, width=200), kept.log, everything=True)
+    show(Console(file=shown, width=200), kept.log)
     assert shown.getvalue().count("→ ") >= sum(len(entry.events) for entry in kept.log)
     story = timeline.tell(kept.log)
     assert story.session == kept.header.session
