@@ -452,7 +452,15 @@ def log_export(
     if wav is not None:
         from . import cli_listen
 
-        cli_listen.say_written(screen(), cli_listen.export(target, data, wav))
+        if out is not None or with_samples:
+            raise typer.BadParameter(
+                "it is a file by itself; leave --out and --with-samples out", param_hint="--wav"
+            )
+        files = cli_listen.export(target, data, wav)
+        if as_json:
+            print_json(msgspec.json.encode(files.report))
+        else:
+            cli_listen.say_written(screen(), files)
         return
     done = cli_export.export(target, data, out, with_samples=with_samples)
     if out == cli_logs.STANDARD_OUTPUT:

@@ -27,6 +27,29 @@ class Files(Struct, frozen=True):
     heard: Written
     generated: Written
 
+    @property
+    def report(self) -> "Report":
+        """What `antiphon log export --wav --json` prints."""
+        return Report(
+            file=str(self.heard.path),
+            generated=str(self.generated.path),
+            seconds=round(self.heard.seconds, 3),
+            rate=self.heard.rate,
+            missing_user_s=round(self.heard.missing.user, 3),
+            missing_assistant_s=round(self.generated.missing.assistant, 3),
+        )
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What was written, for programs; seconds are missing that are past their retention."""
+
+    file: str
+    generated: str
+    seconds: float
+    rate: int
+    missing_user_s: float
+    missing_assistant_s: float
+
 
 def generated_path(path: Path) -> Path:
     """Return the name of the second file: `talk.wav` has `talk-generated.wav` beside it."""

@@ -1,6 +1,7 @@
 """The HTTP endpoints beside the websocket: health, models, and the answers to what is not there (WIRE 11)."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from msgspec import Struct
 from starlette.applications import Starlette
@@ -58,8 +59,8 @@ class Health(Struct, frozen=True, omit_defaults=True):
     recovering: Recovering | None = None
 
 
-def application(hub: Hub, gate: Gate, measured: Callable[[], bytes]) -> Starlette:
-    """Return the endpoints of one hub; `measured` returns its figures as text."""
+def application(hub: Hub, gate: Gate, measured: Callable[[], bytes], data: Path | None = None) -> Starlette:
+    """Return the endpoints of one hub; `measured` returns its figures as text, `data` is its data directory."""
     started_s = hub.clock.wall_us() // 1_000_000
 
     async def health(_request: HttpRequest) -> Response:
@@ -95,7 +96,7 @@ def application(hub: Hub, gate: Gate, measured: Callable[[], bytes]) -> Starlett
         Route("/v1/chat/completions", ChatCompletions(hub, gate), methods=["POST"]),
         *(Route(path, upgrade_only) for path in PATHS),
         Route("/v1/realtime/client_secrets", client_secrets(hub, gate), methods=["POST"]),
-        *session_routes(hub, gate.access),
+        *session_routes(hub, gate.access, data),
         *page_routes(),
     ]
     handlers = {HTTPException: _on_http, Failed: _on_failed, Denied: _on_denied}

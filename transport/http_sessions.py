@@ -2,42 +2,36 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import partial
 from html import escape
+from pathlib import Path
 from urllib.parse import quote
 
 import anyio
-from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
 from antiphon.engine.hub import Hub
-from antiphon.events.events import SessionOpened
-from antiphon.events.log import LogError, SessionRow, Transaction, UnknownSession
+from antiphon.events.log import LogError, SessionRow
 
 from .access import Access
 from .administration import check_administrator
 from .http_errors import Failed
 from .http_secrets import described
-from .session_page import Parts, list_page, parts, session_page
+from .page_making import Unshown, made_apart, made_here
+from .session_page import Parts, list_page, parts
 
 PATH = "/sessions"
 
 LISTED = 500
 """Sessions of the list: the newest ones."""
 
-LONGEST = 200_000
-"""Entries of a session that is shown here: more than an hour and a half of conversation."""
-
 WAITING = 8
 """Pages that wait to be made; one is made at a time, for each takes a core for a while."""
 
-BATCH = 1_000
 
-
-def session_routes(hub: Hub, access: Access) -> list[Route]:
-    """Return the routes."""
+def session_routes(hub: Hub, access: Access, data: Path | None) -> list[Route]:
+    """Return the routes. `data` is the hub's data directory, None if its log is in memory."""
     making = anyio.Lock()
 
     async def index(request: HttpRequest) -> Response:
@@ -55,8 +49,13 @@ def session_routes(hub: Hub, access: Access) -> list[Route]:
         if making.statistics().tasks_waiting >= WAITING:
             raise Failed(503, "Too many pages are asked for at once; try again later.")
         async with making:
-            log = await _whole(hub, name)
-            body = await session_page(log, partial(hub.samples.read, name))
+            try:
+                if data is None:
+                    body = await made_here(hub.log.read, hub.samples.read, name)
+                else:
+                    body = await made_apart(data, name)
+            except Unshown as unshown:
+                raise Failed(unshown.answer.status, unshown.answer.message) from None
         return _html(body, parts())
 
     return [Route(PATH, index), Route(f"{PATH}/{{name:path}}", one)]
@@ -65,30 +64,6 @@ def session_routes(hub: Hub, access: Access) -> list[Route]:
 def _admit(request: HttpRequest, access: Access) -> None:
     """Raise `Denied` unless it is an administrator's."""
     check_administrator(access, described(request), None if request.client is None else request.client.host)
-
-
-async def _whole(hub: Hub, name: str) -> Sequence[Transaction]:
-    """Return all that is durable now.
-
-    Raises:
-        HTTPException: 404.
-        Failed: it is too long, not whole, or cannot be read.
-    """
-    log: list[Transaction] = []
-    try:
-        while batch := await hub.log.read(name, log[-1].seq if log else 0, BATCH):
-            log += batch
-            if len(log) > LONGEST:
-                raise Failed(413, f"It has more than {LONGEST:,} entries: `antiphon log timeline` writes its page.")
-    except UnknownSession:
-        raise HTTPException(404, "There is no such session.") from None
-    except LogError as error:
-        raise Failed(503, f"The log cannot be read: {error}.") from error
-    if not log:
-        raise HTTPException(404, "There is no such session.")
-    if not any(isinstance(event, SessionOpened) for event in log[0].events):
-        raise Failed(500, "The beginning of this log is gone: it cannot be shown.")
-    return log
 
 
 def _lines(rows: Sequence[SessionRow]) -> list[tuple[str, ...]]:

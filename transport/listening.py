@@ -1,5 +1,6 @@
 """A session as WAV files: the user left, the assistant as it was heard right; and all that was made in another."""
 
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -82,7 +83,7 @@ def _end_of(story: Story, placed: list[Placed]) -> float:
 
 
 class _Canvas:
-    """A WAV file of silence that is painted on: pages that nobody touched take no memory, and no disk either."""
+    """A WAV file of silence that is painted on. It stands at its place only when it is whole."""
 
     def __init__(self, path: Path, rate: int, channels: int, seconds: float) -> None:
         self.rate = rate
@@ -91,21 +92,29 @@ class _Canvas:
         self.seconds = frames / rate
         if size > LARGEST:
             raise WavError(f"{path} would hold {seconds / 3600:.1f} hours, which is more than a WAV file can")
+        self._path, self._draft = path, path.with_name(f".{path.name}.new")
         try:
-            with open(path, "wb") as file:
+            with open(self._draft, "wb") as file:
                 file.write(wav_head(size, rate, channels))
-                file.truncate(HEAD + size)
+                file.flush()
+                # All of the room is taken now: a disk that is full would end a process that paints on it.
+                os.posix_fallocate(file.fileno(), 0, HEAD + size)
             self._frames: np.memmap[tuple[int, int], np.dtype[np.int16]] = np.memmap(
-                path, "<i2", "r+", HEAD, (frames, channels)
+                self._draft, "<i2", "r+", HEAD, (frames, channels)
             )
         except OSError as error:
+            self._draft.unlink(missing_ok=True)
             raise WavError(f"cannot write {path}: {error.strerror}") from error
 
     def __enter__(self) -> "_Canvas":
         return self
 
-    def __exit__(self, *_error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
         self._frames.flush()
+        if kind is None:
+            self._draft.replace(self._path)
+        else:
+            self._draft.unlink(missing_ok=True)
 
     def paint(self, channel: int, at: int, sound: Pcm) -> int:
         """Put samples there, as far as the file goes; return where they end."""

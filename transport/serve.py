@@ -131,7 +131,12 @@ async def serve(settings: ServeSettings, told: Told) -> None:
             server = Server(
                 hub,
                 Listening(
-                    host=settings.host, port=settings.port, access=access, insecure=settings.insecure, tls=tls
+                    host=settings.host,
+                    port=settings.port,
+                    access=access,
+                    insecure=settings.insecure,
+                    tls=tls,
+                    data=settings.data,
                 ),
             )
             async with anyio.create_task_group() as group:

@@ -4,6 +4,7 @@ import asyncio
 import socket as sockets
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qsl, urlsplit
 
@@ -56,6 +57,8 @@ class Listening(Struct, frozen=True, kw_only=True):
     insecure: bool = False
     tls: ssl.SSLContext | None = None
     """With it the port speaks TLS, and nothing else."""
+    data: Path | None = None
+    """The hub's data directory, which an administrator's pages are made from; None: its log is in memory."""
 
 
 class Server:
@@ -95,7 +98,7 @@ class Server:
         self.port = int(listener.getsockname()[1])
         state = ServerState()
         config = uvicorn.Config(
-            application(self._hub, self._gate, self._metrics.text),
+            application(self._hub, self._gate, self._metrics.text, self._listening.data),
             lifespan="off",
             # A factory takes the place of a class: uvicorn only calls it.
             ws=cast("type[asyncio.Protocol]", self._upgraded),

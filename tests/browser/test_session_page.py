@@ -14,8 +14,8 @@ from playwright.async_api import Page, async_playwright, expect
 from antiphon.transport.session_page import session_page
 
 from .chromium import FLAGS, Complaints, browsing, executable
-from tests.transport.serving import serving
-from tests.transport.test_http_sessions import talked
+from tests.acceptance.servers import ServerProcess
+from tests.transport.serving import Wire
 from tests.transport.test_session_page import Loud, spoken
 
 pytestmark = pytest.mark.timeout(60)
@@ -162,16 +162,18 @@ async def test_it_is_as_wide_as_a_telephone(tmp_path: Path, dark: bool) -> None:
         assert paper == ("rgb(21, 23, 27)" if dark else "rgb(248, 244, 236)")
 
 
-async def test_a_server_shows_its_sessions_under_its_policy() -> None:
+async def test_a_server_shows_its_sessions_under_its_policy(server: ServerProcess) -> None:
     """The list, and a session that still goes on, with nothing that the policy would not let run."""
-    async with serving() as here:
-        session = await talked(here)
-        async with browsing(f"{here.http}/sessions", None, width=390) as (page, complaints):
-            assert await page.evaluate("document.documentElement.scrollWidth") == 390
-            await page.get_by_role("link", name=session).click()
-            await page.wait_for_function("globalThis.antiphon?.hits")
-            await expect(page.locator("#name")).to_have_text(session)
-            await page.get_by_role("slider").focus()
-            await page.keyboard.press("Home")
-            assert (await entry(page))["seq"] == 1
-            assert not complaints
+    address = f"ws{server.url.removeprefix('http')}/v1/realtime?model=echo"
+    async with Wire.to(address) as wire, browsing(f"{server.url}/sessions", None, width=390) as (page, complaints):
+        session = (await wire.until("session.created"))["session"]["id"]
+        await page.reload()
+        assert await page.evaluate("document.documentElement.scrollWidth") == 390
+        await page.get_by_role("link", name=session).click()
+        await page.wait_for_function("globalThis.antiphon?.hits")
+        await expect(page.locator("#name")).to_have_text(session)
+        await expect(page.locator("#facts")).to_contain_text("not closed")
+        await page.get_by_role("slider").focus()
+        await page.keyboard.press("Home")
+        assert (await entry(page))["seq"] == 1
+        assert not complaints

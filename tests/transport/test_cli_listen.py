@@ -1,6 +1,8 @@
 """`antiphon log export --wav` and `antiphon log play`: what they write and say, and what they refuse."""
 
+import errno
 import io
+import json
 import threading
 from pathlib import Path
 
@@ -9,11 +11,14 @@ import pytest
 from rich.console import Console
 
 from antiphon.engine.datadir import DataPaths
-from antiphon.transport import cli_listen
+from antiphon.transport import cli_listen, listening
 from antiphon.transport.cli_errors import UNUSABLE, Stop
+from antiphon.transport.wav import WavError
 
 from tests.sessions.world import QUICK_VAD, World
-from tests.transport.test_cli import record
+from tests.transport.test_cli import Run, record, run
+
+__all__ = ["run"]
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +81,33 @@ def test_a_session_of_words_cannot_be_listened_to(tmp_path: Path) -> None:
     with pytest.raises(Stop, match="nobody spoke in duplex-1"):
         cli_listen.export("latest", tmp_path / "data", tmp_path / "a.wav")
     assert not (tmp_path / "a.wav").exists()
+
+
+def test_the_command_takes_no_other_file_and_speaks_to_programs(run: Run, data: Path, tmp_path: Path) -> None:
+    wav = tmp_path / "talk.wav"
+    for other in (("--out", tmp_path / "a"), ("--with-samples",)):
+        code, _, told = run("log", "export", "latest", "--data", data, "--wav", wav, *other)
+        assert (code, "leave --out and --with-samples out" in told) == (2, True)
+    code, out, _ = run("log", "export", "latest", "--data", data, "--wav", wav, "--json")
+    report = json.loads(out)
+    assert (code, report["file"], report["rate"], report["missing_user_s"]) == (0, str(wav), 24_000, 0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["talk-generated.wav", "talk.wav"]
+
+
+def test_a_full_disk_is_told_and_leaves_what_was_there(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wav = tmp_path / "talk.wav"
+    wav.write_bytes(b"kept")
+
+    def full(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(listening.os, "posix_fallocate", full)
+    with pytest.raises(WavError, match="No space left"):
+        cli_listen.export("latest", data, wav)
+    assert [path.name for path in tmp_path.iterdir()] == ["talk.wav"]
+    assert wav.read_bytes() == b"kept"
 
 
 class Loudspeaker:

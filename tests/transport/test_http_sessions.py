@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from pathlib import Path
 from urllib.parse import quote
 
 import anyio
@@ -11,16 +12,19 @@ import anyio.to_thread
 import msgspec
 import pytest
 
+from antiphon.engine.datadir import DataPaths
+from antiphon.engine.sqlite_reader import SqliteReader
 from antiphon.events.log import Corrupt, SessionRow, Transaction, Unavailable
-from antiphon.transport import http_sessions
+from antiphon.transport import http_sessions, page_making
 from antiphon.transport.access import Access, Denied, Request
 from antiphon.transport.administration import check_administrator, is_local
 from antiphon.transport.keys import ApiKey, Keys, digest
 from antiphon.transport.session_page import parts
 
 from .serving import Serving, Wire, serving
+from .test_cli import record
 from .test_page_files import got
-from .test_session_page import index
+from .test_session_page import index, spoken
 
 ADMIN = ApiKey(id="key_1", name="ops", sha256=digest("ak_ops"), admin=True)
 CLIENT = ApiKey(id="key_2", name="kiosk", sha256=digest("ak_kiosk"))
@@ -181,10 +185,10 @@ async def test_what_cannot_be_shown_is_told_and_takes_no_memory(monkeypatch: pyt
     async with serving() as here:
         session = await talked(here)
         address = f"{here.http}/sessions/{session}"
-        monkeypatch.setattr(http_sessions, "LONGEST", 2)
+        monkeypatch.setattr(page_making, "LONGEST", 2)
         status, _, body = await got(address)
         assert (status, "antiphon log timeline" in body.decode()) == (413, True)
-        monkeypatch.setattr(http_sessions, "LONGEST", 200_000)
+        monkeypatch.setattr(page_making, "LONGEST", 200_000)
         whole = here.log.read
 
         async def headless(name: str, after: int, limit: int = 1000) -> list[Transaction]:
@@ -220,7 +224,7 @@ async def test_one_page_is_made_at_a_time_and_few_wait(monkeypatch: pytest.Monke
 
     async with serving() as here:
         session = await talked(here)
-        monkeypatch.setattr(http_sessions, "session_page", slowly)
+        monkeypatch.setattr(http_sessions, "made_here", slowly)
         found: list[int] = []
 
         async def ask() -> None:
@@ -236,3 +240,56 @@ async def test_one_page_is_made_at_a_time_and_few_wait(monkeypatch: pytest.Monke
             assert (found, made) == ([503], 1), "the third one is told at once"
             go_on.set()
     assert sorted(found) == [200, 200, 503]
+
+
+# -- made by a process of its own ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("sessions") / "data"
+    anyio.run(record, root, spoken().log)
+    return root
+
+
+async def test_a_process_of_its_own_reads_the_same_page(data: Path) -> None:
+    page = await page_making.made_apart(data, "duplex-1")
+    reader = SqliteReader(DataPaths(data))
+    assert page == await page_making.made_here(reader.read, reader.samples.read, "duplex-1")
+    await reader.aclose()
+    assert index(page.decode())["tableau"]["closed"] == "client_close"
+
+
+@pytest.mark.parametrize("name", ["duplex", "latest", "--data", "../data/log.sqlite3", "", "a\0b", "x" * 5_000])
+async def test_a_session_is_meant_by_its_whole_id(data: Path, name: str) -> None:
+    with pytest.raises(page_making.Unshown) as unshown:
+        await page_making.made_apart(data, name)
+    assert unshown.value.answer == page_making.Answer(404, "There is no such session.")
+
+
+async def test_what_goes_wrong_there_is_told_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(page_making.Unshown) as unshown:
+        await page_making.made_apart(tmp_path / "nowhere", "duplex-1")
+    assert unshown.value.answer.status == 503
+    monkeypatch.setattr(page_making.sys, "executable", "/bin/false")
+    with pytest.raises(page_making.Unshown) as unshown:
+        await page_making.made_apart(tmp_path, "duplex-1")
+    assert unshown.value.answer.status == 500
+    monkeypatch.setattr(page_making, "PATIENCE_S", 0)
+    with pytest.raises(page_making.Unshown) as unshown:
+        await page_making.made_apart(tmp_path, "duplex-1")
+    assert unshown.value.answer.status == 503
+
+
+def test_the_process_gives_way_and_says_why_there_is_no_page(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    gave_way: list[int] = []
+    monkeypatch.setattr(page_making.os, "nice", gave_way.append)
+    monkeypatch.setattr(page_making.sys, "argv", ["page_making", str(data), "duplex-1"])
+    assert page_making.main() == 0
+    assert capfdbinary.readouterr().out.startswith(b"<!doctype html>")
+    monkeypatch.setattr(page_making.sys, "argv", ["page_making", str(data), "nobody"])
+    assert page_making.main() == 1
+    assert json.loads(capfdbinary.readouterr().err)["status"] == 404
+    assert gave_way == [page_making.NICE] * 2
