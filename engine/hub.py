@@ -52,6 +52,7 @@ WARM_UP_S = 20.0
 """How long an opening waits for the stages, and for the warm-up (WIRE 1.10)."""
 
 WARMING = "The model is being warmed up."
+STILL_TAKEN_OVER = "Sessions are still being taken over; try again later."
 
 
 class Hub:
@@ -304,7 +305,9 @@ class Hub:
         The sessions of a former process hold theirs before: nobody new may take one of them (P53).
         """
         self._roster.refuse_if_stopping()
-        await _until(self._roster.counted, "Sessions are still being taken over; try again later.")
+        await _until(self._roster.counted, STILL_TAKEN_OVER)
+        if self._is_spent(opening, self._roster.unclaimed):
+            await _until(self._roster.recovered, STILL_TAKEN_OVER)  # then it is known whose they are
         self._roster.refuse_if_stopping()
         with self._place(name, opening):
             await self._warm()
@@ -318,11 +321,16 @@ class Hub:
 
     def _refuse_if_spent(self, opening: Opening) -> None:
         """Hold an owner to its bound, with the sessions in their grace and those that are being opened."""
-        most = opening.sessions
-        if most is not None and self._roster.owned(opening.owner) + self._claims[opening.owner] >= most:
+        if self._is_spent(opening):
             raise Refused(
-                "resource_exhausted", f"The limit of {most:,} open sessions of this key is reached; end one first."
+                "resource_exhausted",
+                f"The limit of {opening.sessions:,} open sessions of this key is reached; end one first.",
             )
+
+    def _is_spent(self, opening: Opening, more: int = 0) -> bool:
+        """Whether an owner would be beyond its bound, with so many sessions more than are known to be its own."""
+        most = opening.sessions
+        return most is not None and self._roster.owned(opening.owner) + self._claims[opening.owner] + more >= most
 
     @contextmanager
     def _place(self, name: str, opening: Opening) -> Generator[None]:

@@ -111,6 +111,11 @@ class Roster:
         return len(held)
 
     @property
+    def unclaimed(self) -> int:
+        """How many sessions there are of which nobody knows yet whose they are."""
+        return sum(1 for _ in self._lost.owned(""))
+
+    @property
     def uncleaned(self) -> int:
         """How many requests the stages were told to forget, and have not confirmed (M12)."""
         known = (known for live in self.live.values() for known in live.runner.session.requests.values())

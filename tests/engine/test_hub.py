@@ -7,6 +7,7 @@ import pytest
 
 from antiphon.engine import hub
 from antiphon.engine.attachment import REFUSALS_BURST, Attachment
+from antiphon.engine.clock import VirtualClock
 from antiphon.engine.errors import Refused, Resync
 from antiphon.engine.hosts import InlineHost, ThreadHost
 from antiphon.engine.ingress import AppendRequest
@@ -38,7 +39,7 @@ from antiphon.stages.base import AnyMessage, Report, StageUnavailable
 from antiphon.stages.echo import EchoStage
 from antiphon.stages.scripted import Deaf, Hang, ScriptedStage
 
-from .worlds import ONE, MoodyLog, World, ask, code_of, opening, resumption, settle, world
+from .worlds import ONE, MoodyLog, World, ask, code_of, killed, opening, resumption, settle, world
 from tests.rules import rule
 
 pytestmark = pytest.mark.anyio
@@ -609,6 +610,45 @@ async def test_a_session_that_is_lost_counts_for_its_key() -> None:
         assert here.hub.session(one.session) is None
         assert await code_of(here.hub.open(opening("two", owner="key_1", sessions=1))) == "resource_exhausted"
         await here.hub.open(opening("three", owner="key_2", sessions=1))
+
+
+class SlowlyTakenOver(MoodyLog):
+    """It takes a while to become the writer of a session that there was before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slow = ""
+        self.go = anyio.Event()
+
+    async def acquire(self, session: str) -> int:
+        if session == self.slow:
+            await self.go.wait()
+        return await super().acquire(session)
+
+
+async def test_behind_a_restart_no_key_gets_more_sessions_than_it_may_have() -> None:
+    """While nobody knows whose a session is, it may be anybody's: who could be beyond the bound with it waits."""
+    clock, log = VirtualClock(), SlowlyTakenOver()
+    async with killed(ScriptedStage(clock), log, clock) as hub:
+        log.slow = (await hub.open(opening("one", owner="key_1", sessions=1))).session
+    answered: dict[str, str] = {}
+
+    async def ask_for(key: str, sessions: int) -> None:
+        try:
+            await here.hub.open(opening(key, owner=key, sessions=sessions))
+        except Refused as refused:
+            answered[key] = refused.code
+        else:
+            answered[key] = "opened"
+
+    async with world(log=log, clock=clock) as here, anyio.create_task_group() as group:
+        for key, sessions in (("key_1", 1), ("key_2", 1), ("key_3", 2)):
+            group.start_soon(ask_for, key, sessions)
+        await settle()
+        assert answered == {"key_3": "opened"}
+        log.go.set()
+        await settle()
+        assert answered == {"key_1": "resource_exhausted", "key_2": "opened", "key_3": "opened"}
 
 
 # -- the end -------------------------------------------------------------------------------------------------
