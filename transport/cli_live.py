@@ -1,6 +1,5 @@
 """`antiphon talk` without a file: speak to a server with the microphone and the loudspeaker of this machine."""
 
-import signal
 import ssl
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from rich.console import Console
 
 from .cli_errors import Stop
 from .cli_files import writable
+from .cli_interrupt import interruptible
 from .cli_talk import REPLY_RATE, Report, trusting, unopened
 from .client import RealtimeClient, SessionClient, SessionLost
 from .collector import Collector
@@ -93,26 +93,19 @@ async def _converse(
 
 async def _until_interrupted(live: _Live, player: Player) -> None:
     """Listen and speak until SIGINT, the server or a failure ends it; what fails becomes a value."""
-    with anyio.open_signal_receiver(signal.SIGINT) as signals:
-        async with anyio.create_task_group() as group:
+    async with interruptible() as running:
 
-            async def watch() -> None:
-                async for _ in signals:
-                    live.interrupted = True
-                    group.cancel_scope.cancel()
-
-            async def speak() -> None:
-                try:
-                    await live.client.stream_microphone()
-                except (NoDevice, SessionLost) as failure:
-                    live.failure = failure
-                    group.cancel_scope.cancel()
-
-            group.start_soon(watch)
-            group.start_soon(speak)
+        async def speak() -> None:
             try:
-                async for event in live.client.events():
-                    player.hear(event)
-            except SessionLost as lost:
-                live.failure = lost
-            group.cancel_scope.cancel()
+                await live.client.stream_microphone()
+            except (NoDevice, SessionLost) as failure:
+                live.failure = failure
+                running.group.cancel_scope.cancel()
+
+        running.group.start_soon(speak)
+        try:
+            async for event in live.client.events():
+                player.hear(event)
+        except SessionLost as lost:
+            live.failure = lost
+    live.interrupted = running.interrupted

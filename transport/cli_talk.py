@@ -1,6 +1,5 @@
 """`antiphon talk`: speak a WAV file to a server in real time, and hear its answer."""
 
-import signal
 import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -13,6 +12,7 @@ from rich.console import Console
 
 from .cli_errors import UNUSABLE, Stop
 from .cli_files import writable
+from .cli_interrupt import interruptible
 from .client import RealtimeClient, SessionLost
 from .collector import Collector, Summary
 from .speaker import track
@@ -159,20 +159,12 @@ async def _until_interrupted(held: _Held, script: Callable[[], Awaitable[None]])
     """Talk until the script or SIGINT ends it; what fails becomes a value."""
     talk = held.talk
     assert talk is not None
-    with anyio.open_signal_receiver(signal.SIGINT) as signals:
-        async with anyio.create_task_group() as group:
-
-            async def watch() -> None:
-                async for _ in signals:
-                    held.interrupted = True
-                    group.cancel_scope.cancel()
-
-            group.start_soon(watch)
-            try:
-                await talk.run(script)
-            except Unanswered as unanswered:
-                held.failure = unanswered
-            group.cancel_scope.cancel()
+    async with interruptible() as running:
+        try:
+            await talk.run(script)
+        except Unanswered as unanswered:
+            held.failure = unanswered
+    held.interrupted = running.interrupted
 
 
 async def _speak(talk: Talk, voice: Pcm) -> None:
