@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from .draw import plan
@@ -15,46 +14,31 @@ from .many import Report, fuzz
 from .place import Broken, carry_out
 from .plan import load, save
 from .shrink import shrink, sort
+from tests.pieces import one_of_each, positive, progress
 
 KEPT = Path(__file__).parent / "kept"
 NIGHTLY = 100_000
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of them")
-    return int(text)
-
-
 def main(words: list[str] | None = None) -> int:
     """Carry the command line out; return its exit status: 1 if something was not as documented."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--inputs", type=_count, default=NIGHTLY, metavar="N", help="how many connections")
+    parser.add_argument("--inputs", type=positive, default=NIGHTLY, metavar="N", help="how many connections")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first one's seed")
-    parser.add_argument("--jobs", type=_count, default=multiprocessing.cpu_count(), metavar="N", help="processes")
+    parser.add_argument("--jobs", type=positive, default=multiprocessing.cpu_count(), metavar="N", help="processes")
     parser.add_argument("--plan", type=Path, metavar="FILE", help="carry out a plan that was kept, instead")
     parser.add_argument("--keep", type=Path, default=KEPT, metavar="FOLDER", help="where short plans go")
-    parser.add_argument("--most", type=_count, default=5, metavar="N", help="how many failures are cut short")
+    parser.add_argument("--most", type=positive, default=5, metavar="N", help="how many failures are cut short")
     asked = parser.parse_args(words)
     console = Console()
     if asked.plan is not None:
         return _again(asked.plan, console)
     begun = time.monotonic()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("inputs", total=asked.inputs)
-
-        def told(part: Report) -> None:
-            for _, message in part.broken:
-                console.print(message, markup=False, soft_wrap=True)
-            progress.update(task, advance=part.inputs)
-
-        report = fuzz(range(asked.first, asked.first + asked.inputs), asked.jobs, told)
+    seeds = range(asked.first, asked.first + asked.inputs)
+    with progress(console, "inputs", asked.inputs) as told:
+        report = fuzz(seeds, asked.jobs, lambda part: told(part.inputs, part.broken))
     show(report, time.monotonic() - begun, console)
-    kinds: dict[str, tuple[int, str]] = {}
-    for seed, message in report.broken:
-        kinds.setdefault(sort(message), (seed, message))
-    for seed, message in list(kinds.values())[: asked.most]:
+    for seed, message in one_of_each(report.broken, sort, asked.most):
         _keep(seed, message, asked.keep, console)
     return 1 if report.broken else 0
 

@@ -274,7 +274,7 @@ class Place:
             date_header=False,
         )
         config.load()
-        return HttpProtocol(config=config, server_state=ServerState(), app_state={}, _loop=self.loop)
+        return HttpProtocol(hub.clock, config=config, server_state=ServerState(), app_state={}, _loop=self.loop)
 
     # -- the client beside it --------------------------------------------------------------------------------
 
@@ -351,7 +351,7 @@ class _Heard(logging.Handler):
 def _listening(place: Place) -> Iterator[None]:
     root, handler, run_sync = logging.getLogger(), _Heard(place), to_thread.run_sync
 
-    async def at_once(call: Callable[..., object], *args: object) -> object:
+    async def at_once(call: Callable[..., object], *args: object, limiter: object = None) -> object:
         return call(*args)
 
     root.addHandler(handler)

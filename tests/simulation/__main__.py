@@ -7,13 +7,12 @@ import time
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from .many import simulate
-from .report import Report
 from .script import load, save, script
 from .shrink import kind, shrink
 from .world import Broken, live
+from tests.pieces import one_of_each, positive, progress
 
 KEPT = Path(__file__).parent / "kept"
 
@@ -29,24 +28,17 @@ def _seeds(text: str) -> range:
     return seeds
 
 
-def jobs(text: str) -> int:
-    """Return in how many processes worlds run: at least one."""
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes")
-    return int(text)
-
-
 def main(words: list[str] | None = None) -> int:
     """Carry the command line out; return its exit status: 1 if a rule was broken, 2 if something was never seen."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument(
         "--seeds", type=_seeds, default=range(2000), metavar="A..B", help="which worlds (B excluded)"
     )
-    parser.add_argument("--jobs", type=jobs, default=multiprocessing.cpu_count(), metavar="N", help="processes")
+    parser.add_argument("--jobs", type=positive, default=multiprocessing.cpu_count(), metavar="N", help="processes")
     parser.add_argument("--script", type=Path, metavar="FILE", help="run a script that was kept, instead of seeds")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the summary there, as Markdown")
     parser.add_argument("--keep", type=Path, default=KEPT, metavar="FOLDER", help="where short scripts go")
-    parser.add_argument("--most", type=int, default=3, metavar="N", help="how many failures are cut short")
+    parser.add_argument("--most", type=positive, default=3, metavar="N", help="how many failures are cut short")
     parser.add_argument(
         "--traces", action="store_true", help="print a checksum of each world's trace, nothing else"
     )
@@ -72,21 +64,13 @@ def main(words: list[str] | None = None) -> int:
 
 def _many(asked: argparse.Namespace, console: Console) -> int:
     begun = time.monotonic()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("worlds", total=len(asked.seeds))
-
-        def told(part: Report) -> None:
-            for _, message in part.broken:
-                console.print(message, markup=False, soft_wrap=True)
-            progress.update(task, advance=part.worlds + len(part.broken))
-
-        report = simulate(asked.seeds, asked.jobs, told)
+    with progress(console, "worlds", len(asked.seeds)) as told:
+        report = simulate(asked.seeds, asked.jobs, lambda part: told(part.worlds + len(part.broken), part.broken))
     text = report.text(time.monotonic() - begun)
     console.print(text, markup=False, soft_wrap=True)
     if asked.report is not None:
         asked.report.write_text(text + "\n")
-    for seed, message in _different(report.broken)[: asked.most]:
+    for seed, message in one_of_each(report.broken, kind, asked.most):
         _keep(seed, message, asked.keep, console)
     if report.broken:
         return 1
@@ -94,14 +78,6 @@ def _many(asked: argparse.Namespace, console: Console) -> int:
         console.print(f"never seen: {', '.join(report.missing)}", markup=False)
         return 2
     return 0
-
-
-def _different(broken: list[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Return one failure of each kind."""
-    kinds: dict[str, tuple[int, str]] = {}
-    for seed, message in broken:
-        kinds.setdefault(kind(message), (seed, message))
-    return list(kinds.values())
 
 
 def _keep(seed: int, message: str, folder: Path, console: Console) -> None:

@@ -19,6 +19,8 @@ from msgspec import Struct
 from rich.console import Console
 from rich.table import Table
 
+from tests.pieces import positive
+
 WITHIN = 5000
 """So many worlds may be needed to find a fault."""
 
@@ -206,7 +208,7 @@ def main(words: list[str] | None = None) -> int:
     """Carry the command line out; return 1 if a fault was not found."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants", description=__doc__)
     parser.add_argument("--within", type=int, default=WITHIN, metavar="N", help="worlds that each fault may need")
-    parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), metavar="N", help="processes")
+    parser.add_argument("--jobs", type=positive, default=multiprocessing.cpu_count(), metavar="N", help="processes")
     parser.add_argument("--only", default="", metavar="WORDS", help="only faults whose name holds these words")
     asked = parser.parse_args(words)
     if not any(asked.only in mutant.name for mutant in MUTANTS):
