@@ -542,7 +542,8 @@ class Runner:
 
     async def keep(self) -> None:
         """Keep the state in which it was stopped, so that the next process need not fold what led there."""
-        if self.failure is None and not self._pending and self.head - self._snapshot_seq >= SNAPSHOT_AFTER:
+        goes_on = self.failure is None and not self._pending and self.session.phase == "open"
+        if goes_on and self.head - self._snapshot_seq >= SNAPSHOT_AFTER:
             await self._save(self._taken())
 
     async def _save(self, snapshot: Snapshot) -> None:

@@ -124,8 +124,10 @@ async def test_a_clean_shutdown_leaves_snapshots_and_a_short_log_needs_none() ->
     async with world() as here:
         long = await here.hub.open(opening("long"))
         short = await here.hub.open(opening("short"))
+        ends = await here.hub.open(Opening(dialect="ga", control_id="ends"))
         for _ in range(SNAPSHOT_AFTER):
             long.send(Heartbeat(attachment=1))
+            ends.send(Heartbeat(attachment=1))
         await settle(60 + SNAPSHOT_AFTER)
         assert await here.log.load_snapshot(long.session) is None
     snapshot = await here.log.load_snapshot(long.session)
@@ -134,6 +136,7 @@ async def test_a_clean_shutdown_leaves_snapshots_and_a_short_log_needs_none() ->
     assert snapshot.seq == recorded[-1].seq
     assert core.load(snapshot.state) == core.fold(recorded)
     assert await here.log.load_snapshot(short.session) is None
+    assert await here.log.load_snapshot(ends.session) is None, "nobody goes on with it"
 
 
 async def test_a_session_that_could_not_be_recorded_leaves_no_snapshot_of_what_is_not_there() -> None:
