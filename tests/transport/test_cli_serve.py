@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from io import StringIO
 from pathlib import Path
 
 import anyio
@@ -109,24 +110,24 @@ async def test_what_the_last_run_left_is_told_when_it_is_taken_over(tmp_path: Pa
     assert operator.said.endswith("stopped; 2 sessions can be resumed\n")
 
 
-async def test_how_far_the_taking_over_is_and_what_it_could_not(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_how_far_the_taking_over_is_and_what_it_could_not() -> None:
     clock, log = VirtualClock(), GatedLog()
     async with killed(ScriptedStage(), log, clock) as hub:
         left = [(await hub.open(opening(f"open-{n}"))).session for n in range(2)]
         left.append((await hub.open(Opening(dialect="ga", control_id="ga"))).session)
     log.gated, log.senseless = left, left[0]
-    capfd.readouterr()  # what the killed one said
-    told = _told(ServeSettings(), Console(stderr=True, width=120))
+    screen = StringIO()
+    told = _told(ServeSettings(), Console(file=screen, width=120))
     async with world(log=log, clock=clock) as here, anyio.create_task_group() as group:
         group.start_soon(tell_recovery, here.hub, told)
         await settle()
         await here.advance(1_900)
-        assert capfd.readouterr().err == ""
+        assert screen.getvalue() == ""
         await here.advance(100)
-        assert capfd.readouterr().err == "taking over the sessions of the last run: 0 of 3\n"
+        assert screen.getvalue() == "taking over the sessions of the last run: 0 of 3\n"
         log.gate.set()
         await settle()
-    said = capfd.readouterr().err
+    said = screen.getvalue().splitlines()[-1]
     assert said.startswith("1 session of the last run can be resumed, 1 ended with it, 1 could not be taken over")
 
 
