@@ -187,6 +187,9 @@ def _told(journal: Journal, log: Log) -> None:
         talk, line = Talk(), _Line()
         for frame in contact.frames:
             shown = read(frame)
+            number = shown.server_event_seq
+            repeats = number and not talk.last and number != contact.behind + 1
+            hold(not repeats, f"P49: {number} came first behind {contact.behind}, which the client had")
             if shown.type in GRANTS:
                 wire.talks.append(talk)
             wire.heard(line, talk, shown, frame, book)

@@ -27,6 +27,9 @@ from tests.simulation.peer import Shown
 SHORTEST_S, LONGEST_S = 0.02, 0.2
 PATIENT = Retrying(attempts=100_000, shortest_s=SHORTEST_S, longest_s=LONGEST_S)
 HEARTBEAT_S = 0.7
+AGAIN = 4
+"""Commands that a client sends again although they are said to be applied: they must not count twice."""
+
 GONE = "session_resume_expired"
 
 Hear = Callable[[Shown], None]
@@ -35,6 +38,7 @@ read: Callable[[bytes], Shown] = msgspec.json.Decoder(Shown).decode
 
 class _Counted(Struct):
     client_seq: int = 0
+    last_received_server_event_seq: int = 0
 
 
 _count = msgspec.json.Decoder(_Counted).decode
@@ -75,9 +79,10 @@ class Tap(Link):
 
     async def send(self, frame: bytes) -> None:
         """See `Link`."""
-        number = _count(frame).client_seq
-        if number:
-            self._journal.said(number, frame)
+        said = _count(frame)
+        self._contact.behind = self._contact.behind or said.last_received_server_event_seq
+        if said.client_seq:
+            self._journal.said(said.client_seq, frame)
         await self._inner.send(frame)
 
     async def frame(self) -> bytes:
@@ -175,7 +180,11 @@ class PlainClient(Commands):
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
         self._group.start_soon(self._live)
-        await self._opened.wait()
+        try:
+            await self._opened.wait()
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
         if self._patch:
             self._send(say.SessionUpdate(session=msgspec.Raw(msgspec.json.encode(self._patch))))
         return self
@@ -222,7 +231,7 @@ class PlainClient(Commands):
                     self._take(shown)
                     self._hear(shown)
                     if shown.type == "session.created":
-                        self._outbox.restart(shown.last_client_seq)
+                        self._outbox.restart(max(shown.last_client_seq - AGAIN, 0))
                         group.start_soon(self._write, socket)
             except ConnectionClosed:
                 pass

@@ -1,5 +1,6 @@
 """Disks that fill up: a small one of its own where that may be mounted, else files that may not grow."""
 
+import contextlib
 import os
 import resource
 import subprocess
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 SIZE_MB = 64
+ATTEMPTS = 100
 BALLAST = "ballast"
 
 
@@ -47,15 +49,19 @@ class SmallDisk:
 
     def fill(self, left: int) -> None:
         """See `Disk`."""
-        found = os.statvfs(self._place)
-        size = max(found.f_bavail * found.f_frsize - left, 0)
         descriptor = os.open(self._ballast, os.O_WRONLY | os.O_CREAT)
         try:
-            os.posix_fallocate(descriptor, 0, max(size, 1))
-        except OSError:
-            pass  # the server took it meanwhile
+            for _ in range(ATTEMPTS):
+                with contextlib.suppress(OSError):  # the server took some of it meanwhile
+                    os.posix_fallocate(descriptor, 0, max(self._room() - left, 1))
+                    return
+            raise AssertionError("the disk cannot be filled")
         finally:
             os.close(descriptor)
+
+    def _room(self) -> int:
+        found = os.statvfs(self._place)
+        return found.f_bavail * found.f_frsize
 
     def free(self) -> None:
         """See `Disk`."""

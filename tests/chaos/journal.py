@@ -17,6 +17,8 @@ class Contact(Struct):
 
     asked: str = ""
     """The last event that it had, in a dialect whose address says so."""
+    behind: int = 0
+    """The number behind which it went on, in the dialect that has numbers."""
     frames: list[bytes] = field(default_factory=list[bytes])
 
 

@@ -11,7 +11,7 @@ import anyio.to_thread
 from tests.acceptance.servers import ServerProcess
 from tests.chaos.disks import Disk
 from tests.chaos.moments import RECOVERING, RUNNING
-from tests.chaos.server import SETTING
+from tests.chaos.server import FAULT, SETTING
 
 CLI = (sys.executable, "-m", "tests.chaos.server")
 
@@ -32,11 +32,12 @@ LEFT = (0, 4096, 65_536, 300_000)
 class Lives:
     """Begins, watches and ends them. What a life does wrong is an `AssertionError`."""
 
-    def __init__(self, data: Path, pipeline: str, seed: int, disk: Disk | None) -> None:
+    def __init__(self, data: Path, pipeline: str, seed: int, disk: Disk | None, fault: str = "") -> None:
         self.server = ServerProcess(data, pipeline=pipeline, cli=CLI)
         self.kills: Counter[str] = Counter()
         self._seed = seed
         self._disk = disk
+        self._fault = fault
         self.told = anyio.Event()
         """Set by whoever hears that nothing can be recorded."""
         self._full = False
@@ -66,7 +67,9 @@ class Lives:
         return self._rng.choice((*RUNNING, *RUNNING, OUTSIDE, OUTSIDE, OUTSIDE, STOPPING))
 
     async def _begin(self, setting: str) -> bool:
-        listens = await anyio.to_thread.run_sync(lambda: self.server.launch(**{SETTING: setting}))
+        listens = await anyio.to_thread.run_sync(
+            lambda: self.server.launch(**{SETTING: setting, FAULT: self._fault})
+        )
         if self._disk is not None and listens:
             self._disk.serve(self.server.pid)
         return listens

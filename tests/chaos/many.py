@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -94,7 +95,10 @@ def live(plan: Plan, keep: Path) -> Outcome:
     place = Path(tempfile.mkdtemp(prefix="antiphon-chaos-"))
     lived = Round(plan, place)
     try:
-        outcome = anyio.run(lived.run)
+        try:
+            outcome = anyio.run(lived.run)
+        except Exception:  # a fault of this test's own, or of our client: the other rounds go on
+            outcome = Outcome(lived.lives.kills, Findings(wrong=[traceback.format_exc()]))
         if outcome.findings.wrong:
             outcome.kept = keep / f"seed-{plan.seed}"
             shutil.rmtree(outcome.kept, ignore_errors=True)

@@ -1,6 +1,8 @@
 """One round: a server that is killed again and again, clients that talk, and the check of what is left."""
 
+import contextlib
 import random
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +25,8 @@ from tests.chaos.lives import Lives
 from tests.chaos.talk import Talk, options, patch
 from tests.simulation.peer import Shown
 
-Pipeline = Literal["echo", "cascade"]
+Pipeline = Literal["echo", "cascade", "process"]
+"""What serves: the echo, or the scripted cascade, inline or in a process of its own."""
 CASCADE = """
 name = "chaos"
 model = "chaos-1"
@@ -31,9 +34,9 @@ plugin = "cascade"
 max_sessions = 64
 [stage]
 factory = "tests.chaos.stage:cascade"
-hosting = "inline"
+hosting = "{hosting}"
 [stage.arguments]
-seed = "{seed}"
+seed = "{mark}"
 [voice_activity]
 factory = "antiphon.stages.scorers:energy"
 """
@@ -57,14 +60,16 @@ class Plan(Struct, frozen=True):
     clients: tuple[Dialect, ...]
     fills: bool = False
     """Whether the disk is full now and then."""
+    fault: str = ""
+    """A fault that is put into the product, to see it found."""
 
     @classmethod
     def drawn(cls, seed: int, kills: int) -> "Plan":
         """Return the round of a seed."""
         rng = random.Random(f"round {seed}")
-        pipeline: Pipeline = "cascade" if seed % 2 else "echo"
+        kinds: tuple[Pipeline, ...] = ("echo", "cascade", "echo", "process")
         more: list[Dialect] = [rng.choice(("duplex", "ga")) for _ in range(rng.randint(1, 3))]
-        return cls(seed, kills, pipeline, ("duplex", "duplex", "ga", *more), fills=seed % 5 == 0)
+        return cls(seed, kills, kinds[seed % len(kinds)], ("duplex", "duplex", "ga", *more), fills=seed % 5 == 0)
 
 
 class Outcome(Struct):
@@ -87,12 +92,14 @@ class Round:
         self.findings = Findings()
         self.finishing = False
         pipeline = "echo"
-        if plan.pipeline == "cascade":
+        self.mark = f"{plan.seed} {uuid.uuid4().hex}"
+        if plan.pipeline != "echo":
             described = place / "cascade.toml"
-            described.write_text(CASCADE.format(seed=plan.seed))
+            hosting = "process" if plan.pipeline == "process" else "inline"
+            described.write_text(CASCADE.format(hosting=hosting, mark=self.mark))
             pipeline = str(described)
         self.disk = made(self.data) if plan.fills else None
-        self.lives = Lives(self.data, pipeline, plan.seed, self.disk)
+        self.lives = Lives(self.data, pipeline, plan.seed, self.disk, plan.fault)
 
     async def run(self) -> Outcome:
         """Live through it, and look at what is left."""
@@ -115,11 +122,21 @@ class Round:
                 wrong.append(f"the server ended with {code}")
         finally:
             await anyio.to_thread.run_sync(server.close)
+        if not await self._alone():
+            wrong.append("a stage has outlived its server")
         if "Traceback" in server.messages():
             wrong.append("the server has logged an error of its own")
         self.findings.join(await checker.check(self.data, self.journals))
         save(self.journals, self.place / JOURNALS)
         return Outcome(self.lives.kills, self.findings)
+
+    async def _alone(self) -> bool:
+        """Wait until no process of a stage is left; each ends when it notices that its server has."""
+        for _ in range(200):
+            if not _running(self.mark):
+                return True
+            await anyio.sleep(0.05)
+        return False
 
     def close(self) -> None:
         """Let go of the disk; nothing of the data can be read any more."""
@@ -139,7 +156,7 @@ class Round:
             try:
                 async with self._made(rng, dialect, journal, talk) as client:
                     self.journals.append(journal)
-                    await talk.go_on(client, rng.randint(20, 150), partial(self._over, journal))
+                    await talk.go_on(client, rng.randint(20, 90), partial(self._over, journal))
                     await client.finish()
             except SessionLost as lost:
                 if not journal.session:
@@ -160,3 +177,13 @@ class Round:
         if shown.error is not None and shown.error.get("code") == UNAVAILABLE:
             self.lives.told.set()
         talk.heard(shown)
+
+
+def _running(mark: str) -> list[str]:
+    """Return the processes that were given a mark, where such a thing can be asked."""
+    found: list[str] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in path.read_bytes():
+                found.append(path.parent.name)
+    return found

@@ -14,6 +14,9 @@ from tests.simulation.peer import LOUD, QUIET, Shown
 PAUSE_S = 0.03
 """Between two actions, at most."""
 
+ANSWER_S = 1.0
+"""How long a client waits for an answer, if it does."""
+
 RATES = {"duplex": 16_000, "ga": 24_000}
 LINE = "line "
 
@@ -57,6 +60,11 @@ class Talk:
         self._calls: list[str] = []
         self._lines = 0
         self._pieces = 0
+        self._answered = anyio.Event()
+        often = (self._speak, self._speak, self._ask, self._ask, self._play, self._play, self._write, self._output)
+        rarely = (self._commit, self._truncate, self._beat, self._retune)
+        cutting = (self._cancel, self._cut_in, self._stop_playing, self._clear)
+        self._acts = (*often * 3, *rarely * 2, *cutting)
 
     def heard(self, shown: Shown) -> None:
         """Remember what a command may be about."""
@@ -66,21 +74,28 @@ class Talk:
             self._played[shown.response_id] = max(shown.audio_duration_ms, 100)
             if shown.item_id is not None and shown.item_id not in self._items[-1:]:
                 self._items.append(shown.item_id)
+        elif shown.type == "response.done":
+            self._answered.set()
         elif shown.type == "response.output_item.done" and (shown.item or {}).get("type") == "function_call":
             self._calls.append(str((shown.item or {})["call_id"]))
 
     async def go_on(self, client: Client, actions: int, over: Callable[[], bool]) -> None:
         """Do so many things, or until it is `over`."""
-        acts = (*((self._speak,) * 5), *((self._ask,) * 3), *((self._play,) * 3), *((self._write,) * 2))
-        rare = (self._commit, self._cancel, self._cut_in, self._stop_playing, self._truncate, self._output)
-        rarest = (self._clear, self._retune, self._beat)
         for _ in range(actions):
             if over():
                 return
             if self._rng.random() < 0.008:
                 client.drop()
-            self._rng.choice((*acts, *rare, *rare, *rarest))(client.commands)
+            act = self._rng.choice(self._acts)
+            act(client.commands)
+            if act in (self._ask, self._commit, self._output) and self._rng.random() < 0.7:
+                await self._wait_for_an_answer()
             await anyio.sleep(self._rng.uniform(0, PAUSE_S))
+
+    async def _wait_for_an_answer(self) -> None:
+        self._answered = anyio.Event()
+        with anyio.move_on_after(ANSWER_S):
+            await self._answered.wait()
 
     def _speak(self, client: Commands) -> None:
         """Speak, and maybe fall silent; each piece can be told from every other."""

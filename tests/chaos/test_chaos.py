@@ -17,6 +17,10 @@ JOBS = 2
 SEED = 1
 
 
+def no_mount(_: Path) -> Disk:
+    return LimitedDisk()
+
+
 @rule("P1", "P2", "P3", "P6", "P49", "P50", "P52", "P54")
 @pytest.mark.slow
 @pytest.mark.timeout(900)
@@ -29,7 +33,22 @@ def test_kills_at_any_moment_lose_nothing_repeat_nothing_and_do_nothing_twice(tm
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("made", [SmallDisk, lambda _: LimitedDisk()], ids=["small", "limited"])
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [
+        ("a restart does not fail the answer that was open", "replay differs"),
+        ("a command that comes twice is not dropped", "taken twice"),
+    ],
+)
+def test_a_fault_of_the_product_is_found(fault: str, found: str, tmp_path: Path) -> None:
+    lived = Round(Plan(0, 3, "echo", ("duplex", "ga", "duplex", "ga"), fault=fault), tmp_path)
+    outcome = anyio.run(lived.run)
+    assert any(found in wrong for wrong in outcome.findings.wrong), outcome.findings.wrong
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("made", [SmallDisk, no_mount], ids=["small", "limited"])
 def test_a_full_disk_is_told_and_loses_nothing(made: Callable[[Path], Disk], tmp_path: Path) -> None:
     try:
         lived = Round(Plan(0, 3, "cascade", ("duplex", "ga", "duplex"), fills=True), tmp_path, made)
