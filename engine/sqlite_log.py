@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
+from shutil import copyfile
 from typing import Literal, TypeVar
 
 import structlog
@@ -28,6 +30,7 @@ from .sample_places import pack
 from .sample_store import FileSamples, check_sizes
 from .sqlite_reader import SqliteReader
 from .sqlite_schema import Durability, checksum, told
+from .sqlite_tail import Tail, log_of, tail
 from .sqlite_writer import Append, Call, SqliteWriter
 
 _log = structlog.get_logger()
@@ -48,6 +51,40 @@ A commit costs about 20 us; a thread costs as much again to wake, and then waits
 the interpreter, before and after the commit. So "inline" is the default, and "thread" where a commit waits for
 the disk (`durability="full"`: milliseconds, which the loop cannot spend).
 """
+
+
+def _opened(database: Path, durability: Durability) -> SqliteWriter:
+    """Open the writer, and tell what its database has dropped of the log's end. Blocks.
+
+    Raises:
+        Unavailable: it cannot be opened, or is not ours.
+    """
+    with told("open the log"):
+        found = tail(database)
+        writer = SqliteWriter(database, durability)
+        try:
+            _tell(database, found, writer.frames())
+        except BaseException:
+            writer.close()
+            raise
+    return writer
+
+
+def _tell(database: Path, found: Tail, whole: int | None) -> None:
+    """Tell what was at the end of the log and is dropped: `whole` frames of what was `found` are taken."""
+    lost = Tail() if whole is None else found.behind(whole)
+    if lost.commits:
+        kept = log_of(database).with_suffix(f".damaged-{lost.frames[0]}")
+        copyfile(log_of(database), kept)
+        _log.error(
+            "the end of the log is damaged; what was recorded behind that place is lost",
+            frame=lost.frames[0],
+            commits=len(lost.commits),
+            kept=str(kept),
+        )
+    elif lost.frames:
+        _log.info("the end of the log is a commit that was never finished; nobody saw it", frames=len(lost.frames))
+
 
 _CLOSED_HEADS = 1_000
 """Closed sessions whose end is remembered, for an append that comes late; older ones are fenced."""
@@ -86,7 +123,7 @@ class SqliteLog:
         Raises:
             Unavailable: it cannot be opened, or is not ours.
         """
-        opened = await to_thread.run_sync(SqliteWriter, data.paths.database, durability)
+        opened = await to_thread.run_sync(_opened, data.paths.database, durability)
         where = writer or ("thread" if durability == "full" else "inline")
         log = cls(data, opened, where, durability)
         try:

@@ -255,6 +255,14 @@ class SqliteWriter:
         self._wrote(STEP // 4)
         return step == place.head
 
+    def frames(self) -> int | None:
+        """Return how many frames of the write-ahead log are taken for whole, and move them; None: it cannot be."""
+        try:
+            result: tuple[int, int, int] = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        except sqlite3.Error:
+            return None
+        return max(result[1], 0)
+
     def probe(self) -> None:
         """Write a page of the database as it is."""
         with self._transaction("write the log"):
