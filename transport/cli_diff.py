@@ -10,7 +10,7 @@ from rich.table import Table
 from antiphon.engine.compare import Field, Pair, compare
 
 from .cli_logs import LoadedLog
-from .turn_rows import TurnRow, changes, rows
+from .turn_rows import TurnRow, changes, counterparts, rows
 
 WIDEST = 160
 MOST_FIELDS = 12
@@ -65,8 +65,7 @@ def judge(a: LoadedLog, b: LoadedLog, *, everything: bool = False, times: bool =
         differences=parted if everything else parted[:1],
         turns_a=turns_a,
         turns_b=turns_b,
-        # Items that clients named themselves have the same name in both.
-        changes=changes(turns_a, turns_b, lambda item: found.counterpart(item) or item),
+        changes=changes(turns_a, turns_b, counterparts(turns_a, turns_b, found.counterpart).get),
     )
 
 

@@ -86,6 +86,32 @@ def _heard(answer: Answer | None) -> int | None:
     return answer.played_ms
 
 
+def counterparts(
+    before: Sequence[TurnRow], after: Sequence[TurnRow], same: Callable[[str], str | None]
+) -> dict[str, str]:
+    """Return which turn of one log is which of another: by name, else by the time at which it was said.
+
+    Items that clients named themselves have the same name in both.
+    """
+    theirs = {row.item_id for row in after}
+    named = {row.item_id: same(row.item_id) or row.item_id for row in before}
+    found = {ours: name for ours, name in named.items() if name in theirs}
+    free = [row for row in after if row.item_id not in found.values()]
+    for row in before:
+        if row.item_id not in found and free:
+            best = max(free, key=lambda other: _together(row, other))
+            if _together(row, best) >= 0:
+                found[row.item_id] = best.item_id
+                free.remove(best)
+    return found
+
+
+def _together(one: TurnRow, other: TurnRow) -> float:
+    """Return for how long two turns were said at the same time; below 0: how far they are apart (seconds)."""
+    ends = [row.start_s if row.end_s is None else row.end_s for row in (one, other)]
+    return min(ends) - max(one.start_s, other.start_s)
+
+
 def changes(before: Sequence[TurnRow], after: Sequence[TurnRow], same: Callable[[str], str | None]) -> list[str]:
     """Return in sentences how turns have changed; `same` gives the item in `after` that is one of `before`."""
     theirs = {row.item_id: (number, row) for number, row in enumerate(after, 1)}

@@ -12,6 +12,7 @@ from antiphon.events import events as ev
 from antiphon.events.log import Transaction
 
 from .test_fork import FORK, LOGS, forked, spoken, written
+from tests.sessions.world import QUICK_VAD, World
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -126,3 +127,27 @@ def test_aligning_keeps_both_orders_and_every_entry() -> None:
         assert [one for one, _ in pairs if one is not None] == a
         assert [other for _, other in pairs if other is not None] == b
         assert all(one is None or other is None or type(one.command) is type(other.command) for one, other in pairs)
+
+
+def test_sound_that_is_like_other_sound_by_chance_does_not_belong_to_it() -> None:
+    choice = random.Random(3)  # any noise will do
+    logs: list[list[Transaction]] = []
+    for _ in range(2):
+        world = World(vad=QUICK_VAD)
+        for number in range(120):
+            world.append(1, score=choice.randrange(0, 40))
+            if number % 40 == 20:
+                world.do(cmd.Heartbeat(attachment=1, event_id=f"beat-{number}"))
+        logs.append(world.log)
+    pairs = [(one, other) for one, other in align(logs[0], logs[1], "duplex-1", "duplex-1") if one and other]
+    assert len(pairs) == len(logs[0])
+    assert all(one.seq == other.seq for one, other in pairs)
+
+
+def test_what_is_much_later_than_usual_is_a_coincidence() -> None:
+    log = written().log
+    first = log[1]
+    late = replace(first, seq=len(log) + 1, at=log[-1].at + 60_000_000)
+    pairs = list(align(log, [log[0], *log[2:], late], "duplex-1", "duplex-1"))
+    assert (first, None) in pairs
+    assert (None, late) in pairs

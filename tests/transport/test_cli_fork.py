@@ -12,7 +12,7 @@ from antiphon.events.audio import SampleRef
 from antiphon.events.config import TurnDetection
 from antiphon.transport import cli_export, cli_fork
 from antiphon.transport.cli_logs import LoadedLog, header_of, load, read_export, write_export
-from antiphon.transport.turn_rows import TurnRow, changes, rows
+from antiphon.transport.turn_rows import TurnRow, changes, counterparts, rows
 
 from .test_cli import Run
 from .test_cli import run as run  # the fixture
@@ -164,6 +164,16 @@ def test_turns_are_compared_in_words() -> None:
         "the answer to turn 1 was “…other one does, and ends ill” instead of “…other one does, and ends well”"
     ]
     assert rows([]) == []
+
+
+def test_turns_without_a_common_name_belong_together_by_their_time() -> None:
+    def row(item_id: str, start: float, end: float | None) -> TurnRow:
+        return TurnRow(item_id=item_id, start_s=start, end_s=end, words="")
+
+    ours = [row("a", 1, 2), row("mine", 3, 4), row("b", 5, 6), row("lonely", 50, None)]
+    theirs = [row("x", 1.2, 2.2), row("mine", 3, 4), row("y", 5.5, 6), row("z", 90, 91)]
+    assert counterparts(ours, theirs, {"a": "nothing"}.get) == {"a": "x", "mine": "mine", "b": "y"}
+    assert counterparts(ours, [], str) == {}
 
 
 def test_spans_are_joined_and_cut_short() -> None:
