@@ -21,7 +21,7 @@ class TurnRow(Struct, frozen=True, kw_only=True):
     """A turn of the user, and the answer to it. Times are seconds of session time.
 
     `first_ms` is how long after the end of the turn the first sound of the answer came. `interruptions` are their
-    causes, until the next turn ends; `heard_ms` is None where nobody said.
+    causes, until the next turn ends; `heard_ms` is None without sound.
     """
 
     item_id: str
@@ -80,10 +80,8 @@ def _row(story: Story, turn: Turn, until: float) -> TurnRow:
 
 
 def _heard(answer: Answer | None) -> int | None:
-    """Return how much of an answer was heard, None where nobody said."""
-    if answer is None or (answer.heard_ms is None and not answer.points):
-        return None
-    return answer.played_ms
+    """Return how much of an answer was heard, None where there was nothing to hear."""
+    return answer.played_ms if answer is not None and answer.deltas else None
 
 
 def counterparts(
