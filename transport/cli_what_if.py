@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from . import cli_logs
-from .cli_errors import FAILED
+from .cli_errors import FAILED, UNUSABLE, Stop
 from .cli_files import writable
 from .cli_options import DATA, DataOption, JsonOption, Session, given, named
 from .cli_terminal import print_json, screen
@@ -98,6 +98,9 @@ def fork(
 
     if out is not None:
         writable(out)
+        origin = cli_logs.file_of(target)
+        if origin is not None and out.resolve() == origin.resolve():
+            raise Stop(f"{out} is the log that is to be forked: give the fork another file", UNUSABLE)
     log = cli_logs.load(target, data)
     wish = cli_fork.wish(at, commands, config_patch, assumes=assume)
     if pipeline is None:

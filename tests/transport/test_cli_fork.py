@@ -98,6 +98,7 @@ def test_what_cannot_be_forked_is_one_sentence(run: Run, log: Path, tmp_path: Pa
         ([log, "--config-patch", '{"instructions": ""}'], "there is nothing to change"),
         ([changed], "transaction 6 is not decided today as it was recorded"),
         ([log, "-o", tmp_path], "is a folder"),
+        ([log, "-o", log.parent / "." / log.name], "is the log that is to be forked"),
         ([other], "the log needs plugin 'cascade' version '9'"),
         ([log, "--at", "1", "--config-patch", '{"model": "x"}'], "there is no field 'model' to change"),
     ):
