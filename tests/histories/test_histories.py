@@ -8,16 +8,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from antiphon.engine.replay import replay
+from antiphon.events.audio import SampleRef
 from antiphon.events.commands import AnyCommand
 from antiphon.events.events import AnyEvent, ResponseCreated
-from antiphon.events.log import BEHAVIOUR, from_json, to_json
+from antiphon.events.log import BEHAVIOUR, Unavailable, from_json, to_json
 from antiphon.sessions import core
 from antiphon.transport import cli, timeline, timeline_plot
 from antiphon.transport.cli_show import show
+from antiphon.transport.perfetto import trace
+from antiphon.transport.session_page import session_page
 
 from .broken import place_in
 from .compare import differences
@@ -94,6 +98,8 @@ def test_it_is_shown_and_told_as_a_story(golden: tuple[Scene, Golden]) -> None:
     assert story.session == kept.header.session
     begun = [event.head.id for entry in kept.log for event in entry.events if isinstance(event, ResponseCreated)]
     assert [answer.response_id for answer in story.answers] == begun
+    events = msgspec.json.decode(trace(kept.log))["traceEvents"]
+    assert len(events) > len(kept.log)
 
 
 def test_every_command_and_every_event_is_in_some_history() -> None:
@@ -102,6 +108,16 @@ def test_every_command_and_every_event_is_in_some_history() -> None:
     happened |= {type(entry.command) for log in logs for entry in log}
     missing = {kind.__name__ for kind in (*get_args(AnyCommand), *get_args(AnyEvent)) if kind not in happened}
     assert missing == {"ReportFault"}, "an error of ours ends a recording"
+
+
+async def test_it_has_a_page(golden: tuple[Scene, Golden]) -> None:
+    _, kept = golden
+
+    async def silent(_ref: SampleRef) -> bytes:
+        raise Unavailable("a golden log has no sound")
+
+    page = await session_page(kept.log, silent)
+    assert kept.header.session.encode() in page
 
 
 @pytest.mark.parametrize("name", ["spoken_turn", "tools", "minicpm", "echo_restart", "chat", "draining_turns"])
