@@ -5,6 +5,7 @@ from msgspec import Struct, field
 from antiphon.events import events as ev
 from antiphon.events.log import Transaction
 from antiphon.sessions import core
+from antiphon.sessions.phases import IllegalTransition
 from antiphon.sessions.state import Playout
 
 _SILENT = (
@@ -20,6 +21,9 @@ _SILENT = (
 
 _OWN = (ev.AudioDelta, ev.PlaybackAcknowledged)
 """What moves that of its own answer only."""
+
+NONSENSE = (IllegalTransition, LookupError, ValueError, TypeError, AttributeError, AssertionError)
+"""What the fold of a log meets that nobody decided."""
 
 ROUNDING_US = 1_000
 """The model counts in milliseconds: a pause that is shorter is none."""
@@ -52,7 +56,8 @@ class Heard:
 
     That is what the playout model says: sound plays from when it can be heard, behind what plays already, stands
     still while delivery is held or nobody is there, and ends where an interruption cut it. What is acknowledged has
-    better times: those of the acknowledgements.
+    better times: those of the acknowledgements. `lost`: the log is not one that was decided, and from
+    some entry on there is no state to read it off.
     """
 
     def __init__(self) -> None:
@@ -60,12 +65,17 @@ class Heard:
         self._answers: dict[str, _Answer] = {}
         self._going: set[str] = set()
         self._over = False
+        self.lost = False
 
     def take(self, transaction: Transaction) -> None:
         """Fold the next transaction."""
-        for event in transaction.events:
-            core.evolve(self._session, event, transaction.at)
-        if self._over:
+        if self._over or self.lost:
+            return
+        try:
+            for event in transaction.events:
+                core.evolve(self._session, event, transaction.at)
+        except NONSENSE:
+            self.lost = True
             return
         if all(isinstance(event, (*_SILENT, *_OWN)) for event in transaction.events):
             for event in transaction.events:

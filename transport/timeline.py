@@ -198,7 +198,8 @@ def tell(transactions: Iterable[Transaction]) -> Story:
         for event in transaction.events:
             _happened(story, event, now)
     for answer in story.answers:
-        answer.modelled = list(_modelled(heard.runs(answer.response_id), origin or 0))
+        if not heard.lost:
+            answer.modelled = list(_modelled(heard.runs(answer.response_id), origin or 0))
     return story
 
 

@@ -78,3 +78,21 @@ def test_it_agrees_over_lost_lines_slow_stages_and_answers_behind_one_another() 
     world.wait(100)
     world.close()
     assert agrees(world.log) > 20
+
+
+def test_a_log_that_nobody_decided_is_followed_as_far_as_it_makes_sense() -> None:
+    world = World()
+    world.begin()
+    world.produce("one", 400)
+    world.finish()
+    for left_out in range(1, len(world.log)):
+        model = Heard()
+        for entry in (*world.log[:left_out], *world.log[left_out + 1 :]):
+            model.take(entry)
+        if not model.lost:
+            model.runs("resp")
+    model = Heard()
+    for entry in world.log[2:]:
+        model.take(entry)
+    assert model.lost
+    assert model.runs("resp") == []
