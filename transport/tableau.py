@@ -297,6 +297,8 @@ def _note(found: _Found, event: ev.AnyEvent, seq: int, now: float) -> None:
             found.opened_us = event.wall_us
         case ev.SpeechStarted() | ev.InputCommitted() | ev.UserTranscribed():
             found.turns.setdefault(event.item_id, seq)
+        case ev.ItemCreated():
+            found.turns.setdefault(event.item.id, seq)
         case ev.ResponseCreated():
             found.answers[event.head.id] = seq
         case ev.ResponseEnded():

@@ -13,6 +13,7 @@ from antiphon.engine.heard import Heard, Run
 from antiphon.events import events as ev
 from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.commands import ClientCommand, StageCost, StageReport
+from antiphon.events.items import Message, text_of
 from antiphon.events.log import Transaction
 
 FRAME = 512
@@ -33,7 +34,7 @@ class Piece(Struct, frozen=True):
 
 
 class Turn(Struct):
-    """Something that the user said. `stop_s` is when silence was noticed."""
+    """Something that the user said, or wrote in one moment. `stop_s` is when silence was noticed."""
 
     item_id: str
     start_s: float
@@ -339,6 +340,9 @@ def _input(story: Story, event: ev.AnyEvent, now: float) -> None:
             turn = _turn(story, event.item_id, now)
             turn.committed_s = now
             turn.text = event.transcript or turn.text
+        case ev.ItemCreated(item=Message(role="user") as item):
+            if all(turn.item_id != item.id for turn in reversed(story.turns)):  # it was written
+                story.turns.append(Turn(item.id, now, now, now, text_of(item)))
         case ev.UserTranscribed():
             turn = _turn(story, event.item_id, now)
             turn.text = event.text if event.final else turn.text + event.text

@@ -38,6 +38,7 @@ class Levels {
       for (let i = 0; i < below.length; i += 1) tier[i >> 1] = Math.max(tier[i >> 1], below[i]);
       this.tiers.push(tier);
     }
+    this.any = this.tiers.at(-1).some((peak) => peak > 0);
   }
 
   /** The loudest step between two times. */
@@ -148,7 +149,6 @@ async function unpack() {
     heard: voice(1),
     unheard: voice(2),
     speech: voice(3),
-    seconds: Math.max(told.tableau.seconds, 0.1),
     span: (told.steps * told.step_ms) / 1000,
     entries: new Entries(entries, told),
   };

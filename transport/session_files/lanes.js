@@ -3,7 +3,8 @@
 const ROW = 15;
 
 /** Seconds between two numbers of the time. */
-const SCALES = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600];
+const PARTS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5];
+const SCALES = [...PARTS, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600];
 
 /** Events that say what an entry is about, and those that say least. */
 const LOUD = new Set(["Interrupted", "ErrorReported", "SessionClosed", "ResponseEnded", "SpeechStopped"]);
@@ -16,13 +17,14 @@ class Layout {
     this.left = this.narrow ? 78 : 104;
     this.names = [...new Set(data.stages.map((one) => one.stage))];
     const staff = this.narrow ? 58 : 74;
+    const heard = data.heard.any || data.unheard.any;
     const heights = {
       captions: 25,
-      you: staff,
-      speech: 26,
-      answer: staff,
-      words: 20,
-      sent: 26,
+      you: data.user.any ? staff : 0,
+      speech: data.user.any ? 26 : 0,
+      answer: heard ? staff : 0,
+      words: data.answers.length ? 20 : 0,
+      sent: heard ? 26 : 0,
       waits: data.waits.length ? 36 : 0,
       stages: this.names.length * ROW + (this.names.length ? 10 : 0),
       requests: data.requests.length ? 20 : 0,
@@ -100,6 +102,7 @@ class Lanes {
   #sent() {
     const { view, pen, ink, data } = this;
     const { y, height } = this.layout.sent;
+    if (!height) return;
     const base = y + height - 8;
     for (const answer of data.answers) {
       const end = answer.spans.at(-1)?.[1] ?? answer.first ?? answer.created;
@@ -334,11 +337,14 @@ class Lanes {
     const usual = { font: this.#font(layout.narrow ? 11 : 12), colour: ink.soft, room: layout.left - x - 4 };
     const name = (words, y, options = {}) => pen.text(words, x, y, { ...usual, ...options });
     const voice = { font: this.#font(13, 600) };
-    name("You", layout.you.y + layout.you.height / 2 + 4, { ...voice, colour: ink.you });
-    name("speech", layout.speech.y + 16, { colour: ink.you });
-    name("Answer", layout.answer.y + layout.answer.height / 2 + 4, { ...voice, colour: ink.answer });
-    name("sent", layout.sent.y + 12, { colour: ink.answer });
-    name("heard", layout.sent.y + 24, { colour: ink.answer });
+    if (layout.you.height) name("You", layout.you.y + layout.you.height / 2 + 4, { ...voice, colour: ink.you });
+    if (layout.speech.height) name("speech", layout.speech.y + 16, { colour: ink.you });
+    const middle = ({ y, height }) => y + height / 2 + 4;
+    if (layout.answer.height) name("Answer", middle(layout.answer), { ...voice, colour: ink.answer });
+    if (layout.sent.height) {
+      name("sent", layout.sent.y + 12, { colour: ink.answer });
+      name("heard", layout.sent.y + 24, { colour: ink.answer });
+    }
     if (layout.waits.height) name("waits", layout.waits.y + 26);
     layout.names.forEach((stage, i) => name(stage, layout.stages.y + 5 + i * ROW + 10));
     if (layout.requests.height) name("requests", layout.requests.y + 14);

@@ -44,6 +44,7 @@ class Page {
       data.closed ? `closed: ${data.closed}` : "not closed",
     ].join(" · ");
     $("cuts").hidden = !data.interruptions.length;
+    $("turns").hidden = !data.turns.length;
     $("kinds").replaceChildren(
       ...[...new Set([...data.index.commands, ...data.index.events])].sort().map((name) => {
         const option = document.createElement("option");

@@ -24,7 +24,7 @@ class View {
   }
 
   show(from, until) {
-    const margin = Math.max(0.2, this.length * 0.02);
+    const margin = this.length * 0.025;
     const span = Math.min(Math.max(until - from, CLOSEST), this.length + 2 * margin);
     const begin = Math.max(-margin, Math.min((from + until - span) / 2, this.length + margin - span));
     this.from = begin;

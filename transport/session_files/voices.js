@@ -24,6 +24,7 @@ class Voices {
 
   /** Four lines, as chant has them. */
   #staff({ y, height }) {
+    if (!height) return;
     const half = height / 2 - 3;
     for (const line of [-1.5, -0.5, 0.5, 1.5]) {
       this.pen.rect(0, Math.round(y + height / 2 + (line * half) / 2), this.pen.width, 1, this.ink.rule);
@@ -32,6 +33,7 @@ class Voices {
 
   /** Bars stand where they stand in time, not on the screen: nothing shimmers when it moves. */
   #bars(levels, { y, height }, colour, alpha = 1) {
+    if (!height) return;
     const { view, pen } = this;
     const { context } = pen;
     const seconds = COLUMN / view.perSecond;
@@ -53,6 +55,7 @@ class Voices {
   #speech() {
     const { view, ink, data, pen } = this;
     const { y, height } = this.layout.speech;
+    if (!height) return;
     const { context } = pen;
     const seconds = 2 / view.perSecond;
     context.strokeStyle = ink.you;
@@ -106,10 +109,11 @@ class Voices {
       }
       const words = { font: `italic 14px ${ink.serif}`, colour: ink.ink, room: room - (from - x) };
       pen.text(turn.text, from, y + 14, words);
-      this.hits.add("you", x, until, {
+      const spoken = turn.stop > turn.start ? `said in ${ms(turn.stop - turn.start)}` : "written";
+      this.hits.add(this.layout.you.height ? "you" : "captions", x, Math.max(until, x + 4), {
         seq: turn.seq,
         at: turn.start,
-        text: `“${turn.text || "(no words)"}” · said in ${ms(turn.stop - turn.start)}`,
+        text: `“${turn.text || "(no words)"}” · ${spoken}`,
       });
     });
   }
@@ -135,7 +139,7 @@ class Voices {
       });
       const heard = `heard ${long(answer.heard_ms)} of ${long(answer.sent_ms)}`;
       const how = cut && answer.basis ? ` (by ${answer.basis})` : "";
-      this.hits.add("answer", x, Math.max(view.x(last), x + 4), {
+      this.hits.add(this.layout.answer.height ? "answer" : "words", x, Math.max(view.x(last), x + 4), {
         seq: answer.seq,
         at: answer.created,
         text: `${answer.status}${answer.cause ? `, ${answer.cause}` : ""} · ${heard}${how} · “${answer.text}”`,
