@@ -461,6 +461,7 @@ def log_export(
             print_json(msgspec.json.encode(files.report))
         else:
             cli_listen.say_written(screen(), files)
+        cli_check.tell(files.damage)
         return
     done = cli_export.export(target, data, out, with_samples=with_samples)
     if out == cli_logs.STANDARD_OUTPUT:
@@ -540,13 +541,15 @@ def log_timeline(
     """
     from . import cli_timeline
 
+    log = cli_logs.load(target, data, damaged=True)
     if perfetto is not None:
-        size = cli_timeline.write_trace(target, data, perfetto)
+        size = cli_timeline.write_trace(log, perfetto)
         screen().print(f"{escape(str(perfetto))}: {size / 1000:,.0f} KB; open it at ui.perfetto.dev")
     if out is not None or perfetto is None:
         path = out or Path("timeline.html")
-        size = cli_timeline.write_page(target, data, path)
+        size = cli_timeline.write_page(log, path)
         screen().print(f"{escape(str(path))}: {size / 1000:,.0f} KB; open it in a browser")
+    cli_check.tell(log.damage)
 
 
 @logs.command("rm")

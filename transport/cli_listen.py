@@ -5,12 +5,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import anyio
+import msgspec
 import numpy as np
 from msgspec import Struct
 from rich.console import Console
 from rich.markup import escape
 
 from . import cli_logs
+from .cli_check import tell as tell_damage
 from .cli_errors import UNUSABLE, Stop
 from .cli_files import writable
 from .devices import INSTALL, Library, library
@@ -26,6 +28,8 @@ class Files(Struct, frozen=True):
 
     heard: Written
     generated: Written
+    damage: str = ""
+    """What is wrong with the log behind what is heard here; empty: nothing."""
 
     @property
     def report(self) -> "Report":
@@ -68,7 +72,8 @@ def export(target: str, data: Path, path: Path) -> Files:
     for name in (path, generated_path(path)):
         writable(name)
     log, story = _told(target, data)
-    return anyio.run(_export, log, story, path)
+    files = anyio.run(_export, log, story, path)
+    return msgspec.structs.replace(files, damage=log.damage)
 
 
 async def _export(log: cli_logs.LoadedLog, story: Story, path: Path) -> Files:
@@ -79,7 +84,7 @@ async def _export(log: cli_logs.LoadedLog, story: Story, path: Path) -> Files:
 
 
 def _told(target: str, data: Path) -> tuple[cli_logs.LoadedLog, Story]:
-    log = cli_logs.load(target, data)
+    log = cli_logs.load(target, data, damaged=True)
     story = tell(log.transactions)
     if not story.pieces and not any(answer.deltas for answer in story.answers):
         raise Stop(f"nobody spoke in {story.session}: there is nothing to listen to", UNUSABLE)
@@ -128,6 +133,7 @@ def play(target: str, data: Path, console: Console, *, generated: bool = False, 
         channels = 1 if generated else 2
         sound = np.memmap(file.path, "<i2", "r", HEAD).reshape(-1, channels)[round(start_s * file.rate) :]
         _sound(sounddevice, sound, file.rate)
+    tell_damage(log.damage)
 
 
 async def _rendered(log: cli_logs.LoadedLog, story: Story, path: Path, generated: bool) -> Written:

@@ -28,6 +28,7 @@ class _Run(Struct):
     appends: int = 0
     acks: int = 0
     beats: int = 0
+    costs: int = 0
     heard_ms: int | None = None
     pieces: int = 0
     until_ms: int = 0
@@ -47,6 +48,8 @@ class _Run(Struct):
                     self.pieces += 1
                     self.until_ms = event.audio_ms
                     self.text += event.text
+                case ev.CostsNoted():
+                    self.costs += isinstance(transaction.command, cmd.StageMeasured)
                 case _:
                     pass
 
@@ -63,6 +66,8 @@ class _Run(Struct):
             parts.append(f"{_count(self.acks, 'acknowledgement', 'acknowledgements')}{heard}")
         if self.beats:
             parts.append(_count(self.beats, "heartbeat", "heartbeats"))
+        if self.costs:
+            parts.append(_count(self.costs, "measurement", "measurements"))
         return " · ".join(parts)
 
 

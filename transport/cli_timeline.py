@@ -11,24 +11,23 @@ from .perfetto import trace
 from .session_page import session_page
 
 
-def write_page(target: str, data: Path, out: Path) -> int:
-    """Write the page of a session of `data`, or of an exported one; return its bytes.
+def write_page(log: cli_logs.LoadedLog, out: Path) -> int:
+    """Write the page of a log; return its bytes.
 
     Raises:
-        Stop: the log cannot be read, or the page cannot be written.
+        Stop: it cannot be written.
     """
     writable(out)
-    log = cli_logs.load(target, data)
     return _written(out, anyio.run(session_page, log.transactions, log.read))
 
 
-def write_trace(target: str, data: Path, out: Path) -> int:
-    """Write the trace of a session, for ui.perfetto.dev; return its bytes.
+def write_trace(log: cli_logs.LoadedLog, out: Path) -> int:
+    """Write the trace of a log, for ui.perfetto.dev; return its bytes.
 
     Raises: as `write_page`.
     """
     writable(out)
-    return _written(out, trace(cli_logs.load(target, data).transactions))
+    return _written(out, trace(log.transactions))
 
 
 def _written(out: Path, body: bytes) -> int:

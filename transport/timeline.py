@@ -427,8 +427,10 @@ def _heard(story: Story, event: ev.AnyEvent, now: float) -> None:
             answer = story.answer(event.response_id)
             if answer is not None:
                 answer.points.append((now, event.playback.played_ms))
-                if answer.heard_ms is None:
-                    answer.heard_text = event.history
+                limit = event.playback.committed_ms
+                if event.truncate or answer.heard_ms not in (None, limit):  # it corrects an estimate, or cuts
+                    answer.heard_ms, answer.basis = limit, "ack"
+                answer.heard_text = event.history or answer.heard_text
         case ev.HistoryCut():
             _cut(story.answer(event.response_id), now, event.ms, event.basis, event.text)
         case ev.ItemTruncated():

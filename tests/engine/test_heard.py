@@ -33,7 +33,7 @@ def agrees(log: list[Transaction]) -> int:
         model.take(entry)
         for response_id, playout in session.playouts.items():
             ms, basis = heard(playout, entry.at)
-            if basis != "playout" or not playout.sent:
+            if basis != "playout" or not playout.sent or playout.acked:
                 continue
             found = position(model.runs(response_id), entry.at)
             assert abs(found - ms * 1000) <= 1_000, (entry.seq, response_id, found, ms)

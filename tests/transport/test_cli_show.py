@@ -54,7 +54,7 @@ def test_what_comes_often_is_one_line() -> None:
     world = spoken("Well.")
     lines = table(world.log)
     assert len(lines) < len(world.log) / 2
-    assert any(line.endswith("   2 pieces of the answer, to 0.90 s “Well.Well.”") for line in lines)
+    assert any("  2 pieces of the answer, to 0.90 s “Well.Well.” · 1 measurement" in line for line in lines)
     sums = [line for line in lines if "pieces of sound" in line]
     assert sums[0].startswith("        2–5 ")
     world = World()
@@ -65,6 +65,8 @@ def test_what_comes_often_is_one_line() -> None:
     world.do(cmd.Heartbeat(attachment=1))
     world.append(1, speech=False)
     assert table(world.log)[-1].endswith("1 piece of sound · 2 acknowledgements, heard to 0.20 s · 1 heartbeat")
+    world.do(cmd.StageMeasured(request=world.request, usage=cmd.Usage(output_text=1)))
+    assert table(world.log)[-1].endswith(" · 1 heartbeat · 1 measurement")
     assert len(table(world.log, sum_up=False)) == len(world.log) + 1
 
 

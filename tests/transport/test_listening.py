@@ -91,6 +91,27 @@ def test_a_truncation_says_better_what_was_heard_than_the_model() -> None:
     assert heard(world.log) == [(begin, 0, 500 * OUT // 1000)], "it had played more than we thought"
 
 
+def test_a_late_acknowledgement_corrects_what_the_model_thought_and_one_may_cut() -> None:
+    world = speaking(dialect="ga")
+    begin = at(world)
+    world.wait(2)
+    response = world.session.response
+    assert response is not None
+    world.cancel()
+    world.wait(600)
+    world.ack(500, response_id=response.head.id)
+    assert sum(count for _, _, count in heard(world.log)) == 500 * OUT // 1000
+    world = speaking()
+    response = world.session.response
+    assert response is not None
+    world.wait(800)
+    world.ack(700, response_id=response.head.id)
+    world.ack(400, response_id=response.head.id, truncate=True)
+    assert heard(world.log) == [(begin + 100 * OUT // 1000, 0, 400 * OUT // 1000)]
+    (answer,) = tell(world.log).answers
+    assert (answer.heard_ms, answer.basis) == (400, "ack")
+
+
 def test_acknowledgements_say_when_it_began() -> None:
     world = speaking()
     response = world.session.response

@@ -12,7 +12,7 @@ import pytest
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
 from antiphon.events.log import Transaction
-from antiphon.transport import cli_timeline
+from antiphon.transport import cli_logs, cli_timeline
 from antiphon.transport.cli_errors import Stop
 from antiphon.transport.perfetto import trace
 
@@ -176,4 +176,4 @@ def test_the_command_writes_a_trace_and_the_page_only_if_it_is_named(
     code, out, _ = run("log", "timeline", "latest", "--perfetto", "b.json", "-o", "b.html", *data)
     assert (tmp_path / "b.html").exists()
     with pytest.raises(Stop, match="there is no folder"):
-        cli_timeline.write_trace("latest", tmp_path / "data", tmp_path / "none" / "b.json")
+        cli_timeline.write_trace(cli_logs.load("latest", tmp_path / "data"), tmp_path / "none" / "b.json")

@@ -18,7 +18,7 @@ from antiphon.events import events as ev
 from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.commands import StageCost
 from antiphon.events.log import Transaction, Unavailable
-from antiphon.transport import cli_timeline, levels, session_page
+from antiphon.transport import cli_logs, cli_timeline, levels, session_page
 from antiphon.transport.cli_errors import Stop
 from antiphon.transport.placing import Placed, of_unheard
 from antiphon.transport.tableau import tableau
@@ -26,7 +26,9 @@ from antiphon.transport.timeline import tell
 
 from tests.sessions.test_suspecting import answering, cough
 from tests.sessions.world import QUICK_VAD, World
-from tests.transport.test_cli import record
+from tests.transport.test_cli import Run, record, run
+
+__all__ = ["run"]
 
 COSTS = (
     StageCost(stage="asr", first_output_ms=40.0, total_ms=40.0, outputs=1),
@@ -243,7 +245,18 @@ async def test_the_policy_lets_nothing_run_but_the_page_and_fetch_nothing() -> N
 
 def test_the_command_writes_the_page(tmp_path: Path) -> None:
     anyio.run(record, tmp_path / "data", spoken().log)
-    size = cli_timeline.write_page("latest", tmp_path / "data", tmp_path / "page.html")
+    log = cli_logs.load("latest", tmp_path / "data")
+    size = cli_timeline.write_page(log, tmp_path / "page.html")
     assert (tmp_path / "page.html").stat().st_size == size < 200_000
     with pytest.raises(Stop, match="there is no folder"):
-        cli_timeline.write_page("latest", tmp_path / "data", tmp_path / "none" / "page.html")
+        cli_timeline.write_page(log, tmp_path / "none" / "page.html")
+
+
+def test_of_a_damaged_log_what_stands_before_is_shown_and_heard(run: Run, tmp_path: Path) -> None:
+    damaged = Path(__file__).resolve().parents[1] / "histories" / "refused" / "damaged.jsonl"
+    page, wav = tmp_path / "page.html", tmp_path / "talk.wav"
+    for arguments in (("timeline", damaged, "-o", page), ("export", damaged, "--wav", wav)):
+        code, _, told = run("log", *arguments, "--data", tmp_path)
+        assert (code, "is damaged in line 25" in told) == (1, True)
+    assert len(lines(page.read_text())) == 23
+    assert wav.stat().st_size > 44
