@@ -12,16 +12,16 @@ from antiphon.engine.clock import SystemClock
 from antiphon.engine.hosts import InlineHost
 from antiphon.engine.hub import Hub
 from antiphon.engine.memory_log import MemoryLog
-from antiphon.events.audio import AudioFormat
-from antiphon.events.commands import StageAccepted, StageCalled, StageFinished, StageProduced, StageReleased
+from antiphon.events.commands import StageAccepted, StageCalled, StageFinished, StageProduced
 from antiphon.events.items import FunctionOutput
 from antiphon.sessions.plugins import ECHO
-from antiphon.stages.base import Abort, AnyMessage, Release, Report, Stage, Submit
+from antiphon.stages.base import Stage, Submit
 from antiphon.stages.echo import EchoStage
 from antiphon.transport.client import RealtimeClient, Retrying, SessionClient, SessionOptions
 from antiphon.transport.inline import InlineClient
 from antiphon.transport.server import Listening, Server
 
+from .answering import AnsweringStage
 from .serving import DEFAULTS, served_by
 
 FAST = Retrying(shortest_s=0.01, longest_s=0.05, attempts=20)
@@ -108,37 +108,15 @@ async def placed(kind: str, stage: Callable[[], Stage] = EchoStage) -> AsyncIter
             await here.stop()
 
 
-class CallingStage:
+class CallingStage(AnsweringStage):
     """Calls a function, and says the function's output when it is asked again."""
 
-    @property
-    def input_format(self) -> AudioFormat:
-        """16 kHz."""
-        return AudioFormat("pcm16", 16_000)
-
-    def start(self, report: Report) -> None:
-        """Be ready at once."""
-        self._report = report
-
-    def handle(self, message: AnyMessage) -> None:
-        """Take one message."""
-        match message:
-            case Submit():
-                self._answer(message)
-            case Abort(requests=requests) | Release(requests=requests):
-                for request in requests:
-                    self._report(StageReleased(request=request), b"")
-            case _:
-                pass
-
-    def close(self) -> None:
-        """Nothing to free."""
-
-    def _answer(self, asked: Submit) -> None:
+    def answer(self, asked: Submit) -> None:
+        """Do either."""
         request, last = asked.request, asked.payload.items[-1]
-        self._report(StageAccepted(request=request), b"")
+        self.say(StageAccepted(request=request))
         if isinstance(last, FunctionOutput):
-            self._report(StageProduced(request=request, text=f"It says {last.output}."), b"")
+            self.say(StageProduced(request=request, text=f"It says {last.output}."))
         else:
-            self._report(StageCalled(request=request, name="weather", arguments='{"city":"Paris"}'), b"")
-        self._report(StageFinished(request=request), b"")
+            self.say(StageCalled(request=request, name="weather", arguments='{"city":"Paris"}'))
+        self.say(StageFinished(request=request))
