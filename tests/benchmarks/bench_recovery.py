@@ -15,14 +15,13 @@ import asyncio
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
 import uvloop
 from figures import Figure, Say, first_in_line, fresh_folder, quiet
-from long_talks import Kept, SnapshotRow, fill, save, talk
+from long_talks import TALKS, Kept, SnapshotRow, fill, save, talk
 from rich.console import Console
 
 from antiphon.engine.clock import SystemClock
@@ -68,10 +67,10 @@ def bare(paths: DataPaths) -> tuple[float, int]:
                 assert zlib.crc32(state, seq) == crc
                 after = seq
             rows = connection.execute(
-                "SELECT seq, crc, data FROM records WHERE key = ? AND seq > ? ORDER BY seq", (key, after)
+                "SELECT seq, crc, data, sound FROM records WHERE key = ? AND seq > ? ORDER BY seq", (key, after)
             )
-            for seq, crc, data in rows:
-                assert zlib.crc32(data, seq) == crc
+            for seq, crc, data, sound in rows:
+                assert zlib.crc32(sound or b"", zlib.crc32(data, seq)) == crc
                 records += 1
         return time.perf_counter() - begin, records
 
@@ -243,19 +242,14 @@ def measure(
 ) -> list[Figure]:
     """Run it: about four minutes."""
     quiet()
-    talks: list[Kept] = []
-    for kind in ("frames", "turns"):
-        say(f"recovery: {minutes} minutes of {kind}")
-        with fresh_folder() as folder:
-            talks.append(uvloop.run(talk(folder, kind, minutes * 60)))
     seconds = int(hours * 3_600)
-    parts: list[Callable[[], list[Figure]]] = [
-        lambda: many(say, talks, sessions),
-        lambda: whole(say, talks, alone),
-        lambda: hour(say, "frames", seconds),
-        lambda: hour(say, "turns", seconds),
-    ]
-    return [figure for part in parts for figure in part()]
+    with ExitStack() as stack:
+        talks: list[Kept] = []
+        for kind in TALKS:
+            say(f"recovery: {minutes} minutes of {kind}")
+            talks.append(uvloop.run(talk(stack.enter_context(fresh_folder()), kind, minutes * 60)))
+        made = [*many(say, talks, sessions), *whole(say, talks, alone)]
+    return [*made, *(figure for kind in TALKS for figure in hour(say, kind, seconds))]
 
 
 def main() -> None:

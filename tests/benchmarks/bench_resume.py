@@ -200,7 +200,7 @@ async def resuming(say: Say) -> list[Figure]:
 def replaying(say: Say) -> list[Figure]:
     """Decide recorded sessions again: two long conversations, and all golden logs one behind the other."""
     say("replay: conversations")
-    logs = {f"{MINUTES} min of {kind}": [[decode(data) for _, _, data in held(kind).records]] for kind in TALKS}
+    logs = {f"{MINUTES} min of {kind}": [[decode(data) for _, _, data, _ in held(kind).records]] for kind in TALKS}
     goldens = golden()
     logs[f"{len(goldens)} golden logs"] = goldens
     made: list[Figure] = []
@@ -227,7 +227,7 @@ def folding(say: Say) -> list[Figure]:
     say("fold")
     made: list[Figure] = []
     for kind in TALKS:
-        data = [data for _, _, data in held(kind).records]
+        data = [data for _, _, data, _ in held(kind).records]
         log = [decode(record) for record in data]
         events = sum(len(transaction.events) for transaction in log)
         made.append(

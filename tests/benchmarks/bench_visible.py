@@ -36,6 +36,7 @@ from antiphon.engine.published import Published
 from antiphon.engine.settings import HubSettings
 from antiphon.engine.sqlite_log import SqliteLog
 from antiphon.engine.sqlite_schema import connect_writer
+from antiphon.engine.sqlite_writer import Row
 from antiphon.events.config import ConfigPatch
 from antiphon.sessions.plugins import ECHO
 from antiphon.stages.echo import EchoStage
@@ -43,8 +44,8 @@ from antiphon.transport.serve import calm_collector
 
 SESSIONS = 100
 PERIOD_S = FRAME_MS / 1000
-ROW = bytes(420)
-"""As large as a piece of sound that goes out."""
+DATA, PLACE = bytes(420), bytes(17)
+"""As large as a piece of sound that goes out, and what is said of where it lies."""
 MOST = 64
 SECONDS, ROUNDS = 3.0, 3
 
@@ -89,7 +90,7 @@ class Bare:
         self.delays: list[float] = []
         self._connection = connect_writer(folder / "bare.sqlite3", "normal")
         self._connection.execute("PRAGMA wal_autocheckpoint = 1000")
-        self._waiting: list[tuple[float, tuple[int, int, int, int, int, bytes]]] = []
+        self._waiting: list[tuple[float, Row]] = []
         self._seqs = [0] * SESSIONS
         self._loop = asyncio.get_running_loop()
 
@@ -100,11 +101,12 @@ class Bare:
             self._loop.call_soon(self._flush)
         for _ in range(2):
             seq = self._seqs[session] = self._seqs[session] + 1
-            self._waiting.append((now, (session, seq, seq, seq, 0, ROW)))
+            self._waiting.append((now, (session, seq, seq, seq, 0, DATA, PLACE)))
 
     def _flush(self) -> None:
         batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
-        insert = f"INSERT INTO records (key, seq, at, number, crc, data) VALUES {', '.join([PLACES] * len(batch))}"
+        places = ", ".join([PLACES] * len(batch))
+        insert = f"INSERT INTO records (key, seq, at, number, crc, data, sound) VALUES {places}"
         self._connection.execute(insert, tuple(chain.from_iterable(row for _, row in batch)))
         done = time.perf_counter()
         self.delays += [(done - put) * 1e3 for put, _ in batch]

@@ -24,7 +24,7 @@ from antiphon.engine.opening import Opening
 from antiphon.engine.settings import HubSettings
 from antiphon.engine.sqlite_log import SqliteLog, Writer
 from antiphon.engine.sqlite_schema import Durability, checksum, connect_writer
-from antiphon.engine.sqlite_writer import SqliteWriter
+from antiphon.engine.sqlite_writer import Row, SqliteWriter
 from antiphon.engine.tokens import digest, token
 from antiphon.events.commands import AckPlayback, CommitInput
 from antiphon.events.config import ConfigPatch
@@ -39,19 +39,21 @@ TURN_MS = 10_000
 ACK_EVERY = 6
 SPREAD = 2_000
 TOGETHER = 4
-PLACES = "(?, ?, ?, ?, ?, ?)"
+PLACES = "(?, ?, ?, ?, ?, ?, ?)"
 SPREAD = 2_000
 TOGETHER = 4
 KILLED = HubSettings(shutdown_ms=1)
 
 
 class Kept(NamedTuple):
-    """What a store held of one conversation: its records (at, number, data), and every snapshot of it."""
+    """What a store held of one conversation: its records (at, number, data, sound), and every snapshot of it."""
 
     session: str
     secret: bytes
-    records: list[tuple[int, int, bytes]]
+    records: list[tuple[int, int, bytes, bytes | None]]
     snapshots: list[Snapshot]
+    samples: Path
+    """Where its sound is, as long as its folder is there."""
 
 
 SnapshotRow = tuple[int, int, int, int, bytes]
@@ -115,8 +117,8 @@ async def talk(folder: Path, kind: str, seconds: int) -> Kept:
             await held(hub, clock, here, seconds)
             await log.aclose()  # what the hub says at its end is not recorded
         with closing(sqlite3.connect(data.paths.database)) as connection:
-            records = connection.execute("SELECT at, number, data FROM records ORDER BY seq").fetchall()
-    return Kept(here.session, data.secret, records, log.snapshots)
+            records = connection.execute("SELECT at, number, data, sound FROM records ORDER BY seq").fetchall()
+    return Kept(here.session, data.secret, records, log.snapshots, data.paths.samples)
 
 
 async def _pass(hub: Hub, clock: VirtualClock) -> None:
@@ -148,11 +150,16 @@ class Copied:
             (before.encode(), digest(token(secret, self.name, 1)).encode()),
         )
 
-    def records(self, begin: int, end: int) -> Iterator[tuple[int, int, int, int, int, bytes]]:
+    def link_sound(self, samples: Path) -> None:
+        """Let it have the conversation's sound; that takes no room."""
+        for file in self._kept.samples.glob(f"{self._kept.session}.*"):
+            (samples / file.name.replace(self._kept.session, self.name)).hardlink_to(file)
+
+    def records(self, begin: int, end: int) -> Iterator[Row]:
         """Give the rows behind `begin` up to `end`."""
-        for seq, (at, number, data) in enumerate(self._kept.records[begin : min(end, self.head)], begin + 1):
+        for seq, (at, number, data, sound) in enumerate(self._kept.records[begin : min(end, self.head)], begin + 1):
             renamed = self._renamed(data)
-            yield self._key, seq, at, number, checksum(renamed, seq), renamed
+            yield self._key, seq, at, number, checksum(renamed, seq, sound), renamed, sound
 
     def snapshot(self) -> SnapshotRow | None:
         """Return the row of its last snapshot."""
@@ -182,6 +189,7 @@ def fill(folder: Path, talks: Sequence[Kept], sessions: int, *, snapshots: bool 
         connection.execute("PRAGMA journal_mode = OFF")  # it need not survive anything before it is whole
         wall_us = VirtualClock().wall_us()
         for copy in copies:
+            copy.link_sound(data.paths.samples)
             connection.execute(
                 "INSERT INTO sessions (session, term, kind, state, dialect, model, plugin, plugin_version,"
                 " opened_us) VALUES (?, 1, 'voice', 'open', 'duplex', 'antiphon', ?, ?, ?)",
@@ -192,7 +200,9 @@ def fill(folder: Path, talks: Sequence[Kept], sessions: int, *, snapshots: bool 
         for begin in range(0, max(copy.head for copy in copies), TOGETHER):
             rows = (row for copy in copies for row in copy.records(begin, begin + TOGETHER))
             connection.execute("BEGIN")
-            connection.executemany(f"INSERT INTO records (key, seq, at, number, crc, data) VALUES {PLACES}", rows)
+            connection.executemany(
+                f"INSERT INTO records (key, seq, at, number, crc, data, sound) VALUES {PLACES}", rows
+            )
             connection.execute("COMMIT")
         connection.execute(index)
         if snapshots:
