@@ -75,12 +75,13 @@ async def check(data: Path, journals: list[Journal]) -> Findings:
     """Hold journals against the log in a data directory that no server has open."""
     found = Findings()
     paths = DataPaths(data)
-    with _blamed(found, "the database"):
-        _whole(paths.database)
     reader = SqliteLog.open_reader(paths)
+    rows: list[SessionRow] = []
+    logs: dict[str, Log] = {}
     try:
-        rows = await reader.sessions()
-        logs: dict[str, Log] = {}
+        with _blamed(found, "the database"):
+            _whole(paths.database)
+            rows = await reader.sessions()
         for row in rows:
             found.sessions += 1
             with _blamed(found, row.session):

@@ -26,7 +26,7 @@ class Fuse:
         self._rng = rng
         self._from = time.monotonic() + after_s
         self._left = count
-        self._pause_s = rng.randrange(LONGEST_US) / 1e6
+        self._pause_s = LONGEST_US / 1e6 * rng.random() ** 3  # a commit takes some 20 us, a checkpoint milliseconds
         self._lit = threading.Event()
         self._thread = threading.Thread(target=self._burn_soon, daemon=True)
         self._thread.start()
