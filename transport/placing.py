@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from antiphon.events.audio import AudioFormat, SampleRef
 
-from .timeline import LATE_S, PAUSE_S, Answer, Delta, Piece, Story, spans
+from .timeline import Answer, Delta, Piece, Story
+from .timeline_spans import LATE_S, PAUSE_S, spans
 
 
 class Placed(Struct, frozen=True):

@@ -8,7 +8,8 @@ from antiphon.events import events as ev
 from antiphon.events.log import Transaction
 from antiphon.events.metrics import StageCost
 
-from .timeline import Answer, Mark, Story, Turn, spans, voice_end
+from .timeline import Answer, Mark, Story, Turn
+from .timeline_spans import spans, voice_end
 
 Interval = tuple[float, float]
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .timeline import Answer, Story, spans, waits
+from .timeline import Answer, Story
+from .timeline_spans import spans, waits
 from .wav import Pcm
 
 if TYPE_CHECKING:

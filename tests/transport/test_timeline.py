@@ -8,7 +8,8 @@ import pytest
 from antiphon.events import commands as cmd
 from antiphon.events.audio import AudioFormat
 from antiphon.events.config import TurnDetection
-from antiphon.transport.timeline import Answer, Story, spans, tell, waits
+from antiphon.transport.timeline import Answer, Story, tell
+from antiphon.transport.timeline_spans import spans, waits
 from antiphon.transport.wav import Pcm
 
 from tests.sessions.world import QUICK_VAD, World
