@@ -297,7 +297,7 @@ async def test_the_newest_token_and_the_one_before_are_good() -> None:
 async def test_an_observer_that_does_not_read_is_cut_off_and_nobody_else_is() -> None:
     settings = HubSettings(slow_bytes=2_000_000)
     async with (
-        serving(stage=HeldStage(400), settings=settings) as served,
+        serving(stage=HeldStage(400), settings=settings, clock=VirtualClock()) as served,
         Wire.to(served.url + DUPLEX) as wire,
     ):
         created = await wire.next()
