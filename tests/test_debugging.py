@@ -11,12 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from antiphon.engine.datadir import DataDirectory
-from antiphon.engine.sqlite_log import SqliteLog
-from antiphon.events.events import AudioDelta, AudioReceived
-from antiphon.events.log import LogError, SampleWrite
-
-from .sessions.world import QUICK_VAD, World
+from tests.talks import keep, talk
 
 BLOCK = re.compile(r"```\n(.*?)```", re.S)
 SECTIONS = (
@@ -34,28 +29,8 @@ PLACES = {"412": "30", "12.5s": "0.5s"}
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a data directory in which one session was recorded."""
     root = tmp_path_factory.mktemp("page")
-    anyio.run(record, root / "antiphon-data")
+    anyio.run(keep, root / "antiphon-data", talk("All is well.", "").log)
     return root
-
-
-async def record(root: Path) -> None:
-    world = World(vad=QUICK_VAD)
-    for score in [20] * 3 + [900] * 10 + [20] * 12:
-        world.append(1, score=score)
-    world.produce("All is well.", 300)
-    world.wait(200)
-    for score in [900] * 10 + [20] * 12:
-        world.append(1, score=score)
-    world.finish()
-    failed: list[LogError | None] = []
-    with DataDirectory(root) as data:
-        log = await SqliteLog.open(data)
-        await log.acquire("duplex-1")
-        for entry in world.log:
-            refs = [event.ref for event in entry.events if isinstance(event, AudioReceived | AudioDelta)]
-            log.append("duplex-1", entry, [SampleWrite(ref, bytes(ref.size)) for ref in refs], failed.append)
-        await log.aclose()
-    assert failed == [None] * len(world.log)
 
 
 def commands(page: str, section: str) -> list[str]:

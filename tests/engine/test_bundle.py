@@ -16,7 +16,7 @@ from antiphon.engine.bundle_reader import Bundle, BundleError, is_bundle
 from antiphon.events.audio import SampleRef
 from antiphon.events.log import SoundGone, Transaction, Unavailable, UnknownSession, to_json
 
-from tests.sessions.world import QUICK_VAD, World
+from tests.talks import talk as spoken
 
 pytestmark = pytest.mark.anyio
 
@@ -25,12 +25,7 @@ HEADER = b'{"antiphon_log":1}'
 
 @pytest.fixture(scope="module")
 def talk() -> list[Transaction]:
-    world = World(vad=QUICK_VAD)
-    for score in [20] * 3 + [900] * 10 + [20] * 12:
-        world.append(1, score=score)
-    world.produce("All is well.", 300)
-    world.finish()
-    return world.log
+    return spoken("All is well.").log
 
 
 def sound(ref: SampleRef) -> bytes:

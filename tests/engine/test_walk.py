@@ -12,22 +12,13 @@ from antiphon.events.ids import event_id
 from antiphon.events.log import Transaction
 from antiphon.sessions import core
 
-from tests.sessions.world import QUICK_VAD, World
+from tests.talks import talk as spoken
 
 
 @pytest.fixture(scope="module")
 def talk() -> list[Transaction]:
     """Two spoken turns; the second one interrupts the first answer."""
-    world = World(vad=QUICK_VAD)
-    for score in [20] * 3 + [900] * 10 + [20] * 12:
-        world.append(1, score=score)
-    world.produce("All is well here.", 300)
-    world.wait(200)
-    for score in [900] * 10 + [20] * 12:
-        world.append(1, score=score)
-    world.produce("As you like.", 300)
-    world.finish()
-    return world.log
+    return spoken("All is well here.", "As you like.").log
 
 
 def states(talk: list[Transaction]) -> list[Plain]:

@@ -4,7 +4,7 @@ import io
 import json
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -13,51 +13,23 @@ import structlog
 from rich.console import Console
 
 from antiphon.engine.datadir import DataDirectory
-from antiphon.engine.sqlite_log import SqliteLog
-from antiphon.events.events import AudioDelta, AudioReceived
-from antiphon.events.log import LogError, SampleWrite, Transaction
-from antiphon.transport import cli, cli_doctor
+from antiphon.transport import cli_doctor
 from antiphon.transport.cli_doctor import CORE, EXTRAS, Package, Report, examine
 from antiphon.transport.cli_doctor_text import advice, show
 
-from tests.sessions.world import QUICK_VAD, World
-
-Run = Callable[..., tuple[int, str, str]]
-"""Runs the command line; returns its exit code, what it printed, and what it complained of."""
-
-
-async def record(root: Path, transactions: list[Transaction]) -> None:
-    """Write a log as a server would, with silence for sound."""
-    failed: list[LogError | None] = []
-    with DataDirectory(root) as data:
-        log = await SqliteLog.open(data)
-        for transaction in transactions:
-            writes = [
-                SampleWrite(event.ref, bytes(event.ref.size))
-                for event in transaction.events
-                if isinstance(event, AudioReceived | AudioDelta)
-            ]
-            term = await log.acquire("duplex-1") if transaction.seq == 1 else 1
-            assert term == 1
-            log.append("duplex-1", transaction, writes, failed.append)
-        await log.aclose()
-    assert failed == [None] * len(transactions)
+from tests.sessions.world import World
+from tests.talks import Run, in_process, keep, talk
 
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    world = World(vad=QUICK_VAD)
-    for score in [20] * 3 + [900] * 10 + [20] * 12:
-        world.append(1, score=score)
-    world.produce("All is well [here].", 300)
-    world.finish()
-    return world
+    return talk("All is well [here].")
 
 
 @pytest.fixture(scope="module")
 def data(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("data")
-    anyio.run(record, root, world.log)
+    anyio.run(keep, root, world.log)
     return root
 
 
@@ -65,18 +37,7 @@ def data(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
     """Run the command line in this process."""
 
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["antiphon", *map(str, arguments)])
-        monkeypatch.setenv("COLUMNS", "200")
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        out = capsys.readouterr()
-        return code, out.out, out.err
-
-    yield run
+    yield in_process(monkeypatch, capsys.readouterr)
     structlog.reset_defaults()  # `serve` lets it write to the standard error of this test
 
 
@@ -373,7 +334,7 @@ def ended(root: Path) -> World:
     """A data directory with one session that has ended."""
     world = World()
     world.close()
-    anyio.run(record, root, world.log)
+    anyio.run(keep, root, world.log)
     return world
 
 

@@ -10,8 +10,9 @@ import pytest
 from antiphon.engine.datadir import DataPaths
 from antiphon.events.log import Transaction
 
-from .test_cli import Run, ended, record, run
+from .test_cli import ended, run
 from tests.sessions.world import World
+from tests.talks import Run, keep
 
 __all__ = ["run"]
 
@@ -29,7 +30,7 @@ def log(tmp_path: Path) -> list[Transaction]:
     world.append(4)
     world.commit(create_response=True)
     world.produce("One.", 200)
-    anyio.run(record, tmp_path, world.log)
+    anyio.run(keep, tmp_path, world.log)
     return world.log
 
 

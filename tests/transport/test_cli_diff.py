@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from .test_cli import Run
 from .test_cli import run as run  # the fixture
 from .test_cli_fork import log as log  # the fixture
+from tests.talks import Run
 
 
 def test_a_log_and_its_fork_are_the_same_until_something_is_changed(run: Run, log: Path, tmp_path: Path) -> None:

@@ -1,9 +1,7 @@
 """A session that is carried to another machine: bundles, and what is said of files that are none."""
 
 import json
-import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -11,17 +9,14 @@ import pytest
 
 from antiphon.engine.datadir import DataDirectory, DataPaths
 from antiphon.engine.sample_store import SampleReader
-from antiphon.engine.sqlite_log import SqliteLog
 from antiphon.engine.sqlite_reader import SqliteReader
 from antiphon.engine.sqlite_schema import connect_reader
 from antiphon.events.audio import SampleRef
-from antiphon.events.events import AudioDelta, AudioReceived
-from antiphon.events.log import LogError, SampleWrite, Transaction, Unavailable
-from antiphon.transport import cli, cli_export, cli_logs
+from antiphon.events.log import LogError, Transaction, Unavailable
+from antiphon.transport import cli_export, cli_logs
 
-from tests.sessions.world import QUICK_VAD, World
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.sessions.world import World
+from tests.talks import Run, in_process, keep, talk
 
 
 def noise(ref: SampleRef) -> bytes:
@@ -29,33 +24,15 @@ def noise(ref: SampleRef) -> bytes:
     return bytes((len(ref.stream) + at * 7) % 251 for at in range(ref.start, ref.end))
 
 
-async def record(root: Path, transactions: list[Transaction]) -> None:
-    """Write a log as a server would, with sound."""
-    failed: list[LogError | None] = []
-    with DataDirectory(root) as data:
-        log = await SqliteLog.open(data)
-        await log.acquire("duplex-1")
-        for transaction in transactions:
-            refs = [event.ref for event in transaction.events if isinstance(event, AudioReceived | AudioDelta)]
-            log.append("duplex-1", transaction, [SampleWrite(ref, noise(ref)) for ref in refs], failed.append)
-        await log.aclose()
-    assert failed == [None] * len(transactions)
-
-
 @pytest.fixture(scope="module")
 def world() -> World:
-    world = World(vad=QUICK_VAD)
-    for score in [20] * 3 + [900] * 10 + [20] * 12:
-        world.append(1, score=score)
-    world.produce("All is well [here].", 300)
-    world.finish()
-    return world
+    return talk("All is well [here].")
 
 
 @pytest.fixture(scope="module")
 def data(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("data")
-    anyio.run(record, root, world.log)
+    anyio.run(keep, root, world.log, noise)
     return root
 
 
@@ -63,17 +40,11 @@ def data(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
     """Run the command line in this process."""
 
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["antiphon", *map(str, arguments)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = int(end.code or 0)
+    def read() -> tuple[str, str]:
         out = capfdbinary.readouterr()
-        return code, out.out.decode(errors="surrogateescape"), out.err.decode()
+        return out.out.decode(errors="surrogateescape"), out.err.decode()
 
-    return run
+    return in_process(monkeypatch, read)
 
 
 @pytest.fixture
@@ -228,7 +199,7 @@ def test_a_bundle_goes_to_standard_output_too(run: Run, data: Path, packed: Path
 
 def test_sound_that_is_gone_is_counted(run: Run, data: Path, world: World, tmp_path: Path) -> None:
     async def elsewhere() -> None:
-        await record(tmp_path / "mine", world.log)
+        await keep(tmp_path / "mine", world.log, noise)
 
     anyio.run(elsewhere)
     for path in DataPaths(tmp_path / "mine").samples.glob("duplex-1.out*"):

@@ -14,9 +14,9 @@ from antiphon.transport import cli_export, cli_fork
 from antiphon.transport.cli_logs import LoadedLog, header_of, load, read_export, write_export
 from antiphon.transport.turn_rows import TurnRow, changes, counterparts, rows
 
-from .test_cli import Run
 from .test_cli import run as run  # the fixture
 from tests.sessions.world import World
+from tests.talks import Run
 
 
 @pytest.fixture

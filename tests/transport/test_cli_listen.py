@@ -15,8 +15,9 @@ from antiphon.transport import cli_listen, listening
 from antiphon.transport.cli_errors import UNUSABLE, Stop
 from antiphon.transport.wav import WavError
 
-from tests.sessions.world import QUICK_VAD, World
-from tests.transport.test_cli import Run, record, run
+from tests.sessions.world import World
+from tests.talks import Run, keep, talk
+from tests.transport.test_cli import run
 
 __all__ = ["run"]
 
@@ -24,13 +25,8 @@ __all__ = ["run"]
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A spoken turn and its answer, in a data directory."""
-    world = World(vad=QUICK_VAD)
-    for score in [20] * 3 + [900] * 10 + [20] * 12:
-        world.append(1, score=score)
-    world.produce("All is well.", 300)
-    world.finish()
     root = tmp_path_factory.mktemp("data")
-    anyio.run(record, root, world.log)
+    anyio.run(keep, root, talk("All is well.").log)
     return root
 
 
@@ -77,7 +73,7 @@ def test_what_cannot_be_written_is_said_before_anything_is_read(data: Path, tmp_
 def test_a_session_of_words_cannot_be_listened_to(tmp_path: Path) -> None:
     world = World(modalities=("text",))
     world.begin()
-    anyio.run(record, tmp_path / "data", world.log)
+    anyio.run(keep, tmp_path / "data", world.log)
     with pytest.raises(Stop, match="nobody spoke in duplex-1"):
         cli_listen.export("latest", tmp_path / "data", tmp_path / "a.wav")
     assert not (tmp_path / "a.wav").exists()

@@ -2,8 +2,6 @@
 
 import json
 import sqlite3
-import sys
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -14,21 +12,15 @@ from antiphon.engine.datadir import DataDirectory, DataPaths
 from antiphon.engine.sqlite_log import SqliteLog
 from antiphon.events.events import AudioDelta, ResponseEnded
 from antiphon.events.log import Transaction, to_json
-from antiphon.transport import cli, cli_logs
+from antiphon.transport import cli_logs
 
-from tests.sessions.world import QUICK_VAD, World
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.sessions.world import World
+from tests.talks import Run, in_process, talk
 
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    world = World(vad=QUICK_VAD)
-    for score in [20] * 3 + [900] * 10 + [20] * 12:
-        world.append(1, score=score)
-    world.produce("All is well [here].", 300)
-    world.finish()
-    return world
+    return talk("All is well [here].")
 
 
 @pytest.fixture
@@ -43,17 +35,7 @@ def file(world: World, tmp_path: Path) -> Path:
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run the command line in this process."""
 
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["antiphon", *map(str, arguments)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        out = capsys.readouterr()
-        return code, out.out, out.err
-
-    return run
+    return in_process(monkeypatch, capsys.readouterr)
 
 
 def changed(file: Path, old: str, new: str) -> Path:

@@ -19,7 +19,8 @@ from antiphon.transport.cli_show_table import show_table
 
 from tests.sessions.test_suspecting import answering, cough
 from tests.sessions.world import QUICK_VAD, World
-from tests.transport.test_cli import Run, record, run
+from tests.talks import Run, keep
+from tests.transport.test_cli import run
 from tests.transport.test_session_page import spoken
 
 __all__ = ["run"]
@@ -147,7 +148,7 @@ def test_a_turn_goes_up_to_the_next_one_whether_it_was_said_or_written() -> None
 
 
 def test_the_command_takes_all_of_it(run: Run, tmp_path: Path) -> None:
-    anyio.run(record, tmp_path, spoken().log)
+    anyio.run(keep, tmp_path, spoken().log)
     data = ("--data", tmp_path)
     code, out, _ = run("log", "show", "latest", *data, "--turn", "1", "--type", "Interrupted")
     assert code == 0

@@ -21,20 +21,12 @@ from antiphon.events.log import Transaction
 from antiphon.transport import cli_logs
 from antiphon.transport.cli_step import Stepper
 
-from tests.sessions.world import QUICK_VAD, World
+from tests.talks import talk as spoken
 
 
 @pytest.fixture(scope="module")
 def talk() -> list[Transaction]:
-    world = World(vad=QUICK_VAD)
-    for score in [20] * 3 + [900] * 10 + [20] * 12:
-        world.append(1, score=score)
-    world.produce("All is \x1b[2Jwell [here].", 300)
-    world.wait(200)
-    for score in [900] * 10 + [20] * 12:
-        world.append(1, score=score)
-    world.finish()
-    return world.log
+    return spoken("All is \x1b[2Jwell [here].", "").log
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from antiphon.transport.keys import ApiKey, Keys, digest
 from antiphon.transport.session_page import parts
 
 from .serving import Serving, Wire, serving
-from .test_cli import record
 from .test_page_files import got
 from .test_session_page import index, spoken
+from tests.talks import keep
 
 ADMIN = ApiKey(id="key_1", name="ops", sha256=digest("ak_ops"), admin=True)
 CLIENT = ApiKey(id="key_2", name="kiosk", sha256=digest("ak_kiosk"))
@@ -248,7 +248,7 @@ async def test_one_page_is_made_at_a_time_and_few_wait(monkeypatch: pytest.Monke
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("sessions") / "data"
-    anyio.run(record, root, spoken().log)
+    anyio.run(keep, root, spoken().log)
     return root
 
 

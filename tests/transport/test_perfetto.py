@@ -18,7 +18,8 @@ from antiphon.transport.perfetto import trace
 
 from tests.sessions.test_suspecting import answering, cough
 from tests.sessions.world import World
-from tests.transport.test_cli import Run, record, run
+from tests.talks import Run, keep
+from tests.transport.test_cli import run
 from tests.transport.test_session_page import spoken
 
 __all__ = ["run"]
@@ -164,7 +165,7 @@ def test_delivery_that_stood_still_and_a_session_without_sound_are_traces_too() 
 def test_the_command_writes_a_trace_and_the_page_only_if_it_is_named(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    anyio.run(record, tmp_path / "data", spoken().log)
+    anyio.run(keep, tmp_path / "data", spoken().log)
     monkeypatch.chdir(tmp_path)
     data = ("--data", tmp_path / "data")
     code, out, _ = run("log", "timeline", "latest", "--perfetto", "trace.json", *data)

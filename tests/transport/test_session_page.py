@@ -26,7 +26,8 @@ from antiphon.transport.timeline import tell
 
 from tests.sessions.test_suspecting import answering, cough
 from tests.sessions.world import QUICK_VAD, World
-from tests.transport.test_cli import Run, record, run
+from tests.talks import Run, keep
+from tests.transport.test_cli import run
 
 __all__ = ["run"]
 
@@ -244,7 +245,7 @@ async def test_the_policy_lets_nothing_run_but_the_page_and_fetch_nothing() -> N
 
 
 def test_the_command_writes_the_page(tmp_path: Path) -> None:
-    anyio.run(record, tmp_path / "data", spoken().log)
+    anyio.run(keep, tmp_path / "data", spoken().log)
     log = cli_logs.load("latest", tmp_path / "data")
     size = cli_timeline.write_page(log, tmp_path / "page.html")
     assert (tmp_path / "page.html").stat().st_size == size < 200_000
