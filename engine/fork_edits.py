@@ -100,7 +100,7 @@ class _Reader:
     def take(self, text: str | bytes) -> None:
         try:
             line = msgspec.json.decode(text, type=Line)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise self.fail(f"{error}; an edit has one of drop, replace, insert_after, append") from None
         wanted = [
             value for value in (line.drop, line.replace, line.insert_after, line.append) if value is not UNSET

@@ -39,7 +39,7 @@ def parse(text: str | bytes) -> Wanted:
     """
     try:
         wanted = msgspec.json.decode(text, type=dict[str, object])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise PatchError(f"the configuration to change is a JSON object of fields: {error}") from None
     known = [name for name in ConfigPatch.__struct_fields__ if name not in _FIXED]
     for name, value in wanted.items():

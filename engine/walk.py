@@ -21,6 +21,9 @@ EVERY = 500
 """Transactions between two states that are kept, at least; going back folds no more than that."""
 MOST_KEPT = 200
 
+MOST_DIGITS = 18
+"""Of a number that is taken for a transaction; Python reads no number of thousands of them."""
+
 TURNS = (ev.InputCommitted, ev.ResponseCreated)
 """Where a turn begins: the user's is complete, or an answer is begun."""
 INTERRUPTIONS = (ev.Interrupted, ev.InterruptionSuspected)
@@ -138,7 +141,7 @@ class Walk:
             NoSuchPlace: there is none, or it is none of these.
         """
         text = words.strip()
-        if text.isdecimal():
+        if text.isdecimal() and len(text) <= MOST_DIGITS:
             seq = int(text)
             self.at(seq)
             return seq

@@ -247,9 +247,12 @@ def to_json(transaction: Transaction) -> bytes:
 def from_json(line: bytes | str) -> Transaction:
     """Decode one line of an exported log, of this version or an earlier one; raises as `decode` does."""
     data = line.encode() if isinstance(line, str) else line
-    if data.endswith(_JSON_CURRENT):
-        return _json_decoder.decode(data)
-    return msgspec.convert(upcast(msgspec.json.decode(data)), Transaction)
+    try:
+        if data.endswith(_JSON_CURRENT):
+            return _json_decoder.decode(data)
+        return msgspec.convert(upcast(msgspec.json.decode(data)), Transaction)
+    except RecursionError:
+        raise msgspec.DecodeError("it is nested too deeply") from None
 
 
 def canonical(events: Sequence[AnyEvent]) -> list[bytes]:

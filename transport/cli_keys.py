@@ -2,7 +2,6 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,7 @@ from .cli_errors import UNUSABLE, Stop
 from .cli_options import DATA, DataOption, JsonOption, explain, given, named
 from .cli_terminal import print_json, screen
 from .keys import FILE_NAME, ApiKey, KeyFileError
+from .moments import moment
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -150,7 +150,7 @@ def _table(keys: tuple[ApiKey, ...]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("may look at sessions", no_wrap=True)
     for key in keys:
-        made = datetime.fromtimestamp(key.created, UTC).strftime("%Y-%m-%d %H:%M") if key.created else "?"
+        made = moment(key.created * 1_000_000, "%Y-%m-%d %H:%M") if key.created else "?"
         table.add_row(
             *(key.id, escape(key.name), made),
             *("any" if most is None else f"{most:,}" for most in (key.sessions, key.bytes_per_s, key.events_per_s)),

@@ -13,6 +13,7 @@ from antiphon.engine.bundle import SUFFIX
 from antiphon.engine.bundle_reader import Bundle, BundleError, is_bundle
 from antiphon.engine.datadir import DataDirectoryError, DataPaths
 from antiphon.engine.fork_note import ForkNote
+from antiphon.engine.plausible import implausible
 from antiphon.engine.retention import NotRemovable, remove
 from antiphon.engine.sample_store import SampleReader
 from antiphon.engine.sqlite_reader import SqliteReader
@@ -226,7 +227,10 @@ def load(target: str, data: Path, *, damaged: bool = False) -> LoadedLog:
 def file_of(target: str) -> Path | None:
     """Return the file that a target names; None if it names a session."""
     path = Path(target)
-    return path if path.suffix in (".jsonl", SUFFIX) or path.is_file() else None
+    try:
+        return path if path.suffix in (".jsonl", SUFFIX) or path.is_file() else None
+    except OSError:  # no file is called so, or nobody may look
+        return None
 
 
 async def _load(target: str, data: Path, damaged: bool) -> LoadedLog:
@@ -307,7 +311,7 @@ def header_in(path: Path, line: bytes) -> LogHeader:
     """
     try:
         header = msgspec.json.decode(line, type=LogHeader)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise Stop(f"{path} is no exported log: make one with `antiphon log export`", UNUSABLE) from None
     if header.antiphon_log != 1:
         raise Stop(f"{path} has layout {header.antiphon_log}, which a later version of antiphon wrote", UNUSABLE)
@@ -332,6 +336,8 @@ def transactions_in(path: Path, header: LogHeader, lines: Iterable[bytes]) -> It
             raise Stop(
                 f"{path} is not whole: line {seq + 1} is transaction {transaction.seq}; {_before(seq)}", UNUSABLE
             )
+        if why := implausible(transaction):
+            raise Stop(f"{path} is damaged in line {seq + 1}: {why}; {_before(seq)}", UNUSABLE)
         yield transaction
     if seq != header.transactions:
         raise Stop(

@@ -1,7 +1,5 @@
 """A log as text: the index of a data directory, and one session line by line."""
 
-from datetime import UTC, datetime
-
 import msgspec
 from msgspec import Struct
 from rich.console import Console
@@ -12,6 +10,7 @@ from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.items import FunctionCall, FunctionOutput, Message, text_of
 from antiphon.events.log import SessionRow, Transaction
 
+from .moments import moment
 from .plain import plain
 
 _WIDEST = 96
@@ -40,7 +39,7 @@ def index(rows: list[SessionRow]) -> Table:
         table.add_row(
             *(_one_line(row.session), row.kind, f"[{colour}]{row.state}[/]", row.dialect, _one_line(row.model)),
             _one_line(f"{row.plugin} {row.plugin_version}"),
-            *(_moment(row.opened_us), _length(row.at), f"{row.head:,}"),
+            *(moment(row.opened_us), _length(row.at), f"{row.head:,}"),
         )
     return table
 
@@ -106,10 +105,6 @@ _WRITTEN = (SampleRef, AudioFormat, Message, FunctionCall, FunctionOutput)
 def _one_line(text: str) -> str:
     """Return a text that was given, as markup that stays in its line."""
     return escape(plain(text))
-
-
-def _moment(wall_us: int) -> str:
-    return datetime.fromtimestamp(wall_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _length(at_us: int) -> str:

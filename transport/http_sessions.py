@@ -1,7 +1,6 @@
 """`GET /sessions` and `GET /sessions/<id>`: what an administrator sees of the sessions, running ones included."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
@@ -18,6 +17,7 @@ from .access import Access
 from .administration import check_administrator
 from .http_errors import Failed
 from .http_secrets import described
+from .moments import moment
 from .page_making import Unshown, made_apart, made_here
 from .session_page import Parts, list_page, parts
 
@@ -71,7 +71,7 @@ def _lines(rows: Sequence[SessionRow]) -> list[tuple[str, ...]]:
     return [
         (
             f'<a href="{PATH}/{quote(row.session, safe="")}">{escape(row.session)}</a>',
-            datetime.fromtimestamp(row.opened_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S"),
+            moment(row.opened_us),
             escape(row.state),
             escape(row.kind),
             escape(row.dialect),

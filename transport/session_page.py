@@ -8,7 +8,6 @@ import base64
 import hashlib
 import zlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from functools import cache, partial
 from html import escape
 from importlib.resources import files
@@ -24,6 +23,7 @@ from antiphon.events.log import Transaction, Unavailable, UnknownSession, to_jso
 
 from .entries import is_quiet
 from .levels import Read, levels_of, scores_of, step_ms
+from .moments import moment
 from .placing import Placed, of_heard, of_unheard, of_user
 from .tableau import Tableau, tableau
 from .timeline import Story, tell
@@ -37,6 +37,9 @@ EVERY = 50_000
 SCRIPTS = ("data.js", "view.js", "voices.js", "lanes.js", "page.js")
 """They are one script, in this order."""
 
+
+LAST = (1 << 32) - 1
+"""Tenths of milliseconds that the page can tell: almost five days."""
 
 NUMBERS = 7
 """Columns of the list before the numbers."""
@@ -122,12 +125,17 @@ def _entries(transactions: Sequence[Transaction], commands: list[str], events: l
     command_of = {name: place for place, name in enumerate(commands)}
     event_of = {name: place for place, name in enumerate(events)}
     origin = transactions[0].at
-    times = np.array([(transaction.at - origin) // 100 for transaction in transactions], "<u4")
+    times = np.array([_tenths(transaction.at - origin) for transaction in transactions], "<u4")
     said = bytes(command_of[type(transaction.command).__name__] for transaction in transactions)
     groups = bytes(_group(transaction) for transaction in transactions)
     counts = np.array([len(transaction.events) for transaction in transactions], "<u2")
     kinds = bytes(event_of[type(event).__name__] for transaction in transactions for event in transaction.events)
     return times.tobytes() + counts.tobytes() + said + groups + kinds
+
+
+def _tenths(at_us: int) -> int:
+    """Return a time in tenths of milliseconds; what is later than the page can tell stands at its end."""
+    return min(max(0, at_us // 100), LAST)
 
 
 def _group(transaction: Transaction) -> int:
@@ -145,8 +153,7 @@ def _blocks(transactions: Sequence[Transaction], left_out: bool) -> Iterator[byt
 
 
 def _title(shown: Tableau) -> str:
-    opened = datetime.fromtimestamp(shown.opened_us / 1e6, UTC)
-    return f"{shown.session} · {opened:%Y-%m-%d %H:%M}"
+    return f"{shown.session} · {moment(shown.opened_us, '%Y-%m-%d %H:%M')}"
 
 
 def list_page(rows: Sequence[tuple[str, ...]], count: int) -> bytes:

@@ -6,6 +6,7 @@ matplotlib belongs to the `demo` extra and is imported when something is drawn.
 # matplotlib leaves its keyword arguments untyped, so that every drawing method is partly unknown.
 # pyright: reportUnknownMemberType=false
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from textwrap import shorten
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .plain import plain
 from .timeline import Answer, Story
 from .timeline_spans import spans, waits
 from .wav import Pcm
@@ -77,7 +79,7 @@ def draw(story: Story, path: Path, sound: Sound = SILENCE) -> None:
     width = float(np.clip(story.end_s * 0.62, 13, 34))
     lanes = _lanes(story)
     tall = 1.4 + (TALL - 1.4) * sum(lanes.values()) / sum(LANES.values())
-    with plt.rc_context({"font.size": 9, "axes.edgecolor": LINE, "hatch.linewidth": 0.6}):
+    with plt.rc_context({"font.size": 9, "axes.edgecolor": LINE, "hatch.linewidth": 0.6, "text.parse_math": False}):
         figure, axes = plt.subplots(
             len(lanes), 1, sharex=True, figsize=(width, tall), height_ratios=list(lanes.values()), facecolor=PAPER
         )
@@ -103,8 +105,19 @@ def draw(story: Story, path: Path, sound: Sound = SILENCE) -> None:
         axes[-1].set_xlabel("seconds of session time", color=INK)
         axes[-1].tick_params(axis="x", length=3, color=FAINT, labelcolor=INK, bottom=True)
         _title(figure, story)
-        figure.savefig(path, format=path.suffix.removeprefix(".") or "png", dpi=110, facecolor=PAPER)
+        _save(figure, path)
         plt.close(figure)
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    """Write the picture. What was said stands in it word for word; a letter that no font has is an empty box."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_text(plain(text.get_text(), lines=True))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from", UserWarning)
+        figure.savefig(path, format=path.suffix.removeprefix(".") or "png", dpi=110, facecolor=PAPER)
 
 
 def _lanes(story: Story) -> dict[str, float]:

@@ -271,6 +271,7 @@ def test_a_later_update_does_not_undo_a_patch() -> None:
     [
         ("[]", "JSON object"),
         ("{", "JSON object"),
+        ('{"turn_detection":' + "[" * 200_000, "JSON object"),
         ("{}", "no field in the configuration"),
         ('{"silence": 1}', "no field 'silence' to change"),
         ('{"model": "x"}', "no field 'model' to change"),
@@ -505,6 +506,7 @@ def test_a_fork_that_runs_in_a_circle_is_stopped(monkeypatch: pytest.MonkeyPatch
         ('{"drop": 99}', "no transaction 99: the log has 1 to"),
         ('{"drop": 2}', "transaction 2 stays as it is: the fork begins behind 2"),
         ('{"drop": [5, 4]}', "5 to 4 is no span"),
+        ('{"drop": ' + "[" * 200_000, "an edit has one of"),
         ('{"drop": 5, "at_us": 1}', "neither a command nor a time"),
         ('{"replace": 5}', "needs a command, or another time"),
         ('{"replace": 5, "command": {"type": "Commit"}}', "a command has a type, one of AckPlayback"),

@@ -99,7 +99,18 @@ def test_a_place_is_a_number_a_time_or_an_id(talk: list[Transaction]) -> None:
     assert walk.place("1e6s") == walk.head
     assert walk.seconds(walk.head) == (talk[-1].at - talk[0].at) / 1e6
     assert (walk.seconds(0), walk.at(0), walk.at(1)) == (0.0, None, talk[0])
-    for nothing in ("", "x", "-1", str(walk.head + 1), "-2s", "infs", "nans", event_id(9_999, 0, 0), "resp_nobody"):
+    for nothing in (
+        "",
+        "x",
+        "-1",
+        str(walk.head + 1),
+        "-2s",
+        "infs",
+        "nans",
+        event_id(9_999, 0, 0),
+        "9" * 5000,
+        "resp_nobody",
+    ):
         with pytest.raises(NoSuchPlace):
             walk.place(nothing)
 

@@ -74,5 +74,11 @@ def test_an_unknown_tag_is_refused() -> None:
         log.decode(b"\xc1")
 
 
+@pytest.mark.parametrize("end", [b',"v":2}', b"}"])
+def test_a_line_that_is_nested_without_end_is_damaged(end: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError, match="nested too deeply"):
+        log.from_json(b'{"seq":1,"x":' + b"[" * 200_000 + end)
+
+
 def test_the_docstrings_promise_something() -> None:
     assert all(kind.__doc__ for kind in (*COMMANDS, *EVENTS, *EFFECTS))

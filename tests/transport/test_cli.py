@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import socket
 import sys
 from collections.abc import Iterator
@@ -198,6 +199,11 @@ def broken(tmp_path: Path, data: Path, run: Run) -> dict[str, tuple[Path, str]]:
         "cut": ("".join(lines[:-2]), "is cut off"),
         "damaged": ("".join([*lines[:3], lines[3][:20] + "\n", *lines[4:]]), "is damaged in line 4"),
         "gap": ("".join([*lines[:3], *lines[4:]]), "is not whole: line 4 is transaction 4"),
+        "deep": ('{"antiphon_log":1,"x":' + "[" * 200_000, "is no exported log"),
+        "never": (
+            "".join([*lines[:3], re.sub(r'"at":\d+', '"at":9000000000000000000', lines[3], count=1), *lines[4:]]),
+            "is damaged in line 4: its time is that of no session",
+        ),
         "later": (lines[0].replace('"antiphon_log":1', '"antiphon_log":7'), "a later version"),
     }
     files: dict[str, tuple[Path, str]] = {"missing": (tmp_path / "no.jsonl", "there is no file")}
@@ -212,12 +218,18 @@ def test_what_is_no_log_is_told_in_one_sentence(run: Run, data: Path, tmp_path: 
         for command in (["replay", path], ["log", "show", path], ["log", "export", path, "-o", tmp_path / "x"]):
             code, out, err = run(*command)
             # What stands before the damage is shown and replayed.
-            beginning = path.stem in ("cut", "damaged", "gap") and "export" not in command
+            beginning = path.stem in ("cut", "damaged", "gap", "never") and "export" not in command
             assert code == (1 if beginning and "show" in command else 2), command
             assert bool(out) == beginning
             assert words in err
             assert str(path) in err
             assert len(err.splitlines()) == 1
+
+
+def test_a_name_that_no_file_can_have_is_no_session(run: Run, data: Path) -> None:
+    code, out, err = run("log", "show", "x" * 5_000, "--data", data)
+    assert (code, out) == (2, "")
+    assert "there is no session" in err
 
 
 def test_a_server_that_cannot_be_is_told_in_one_sentence(run: Run, data: Path, tmp_path: Path) -> None:

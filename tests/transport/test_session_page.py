@@ -12,6 +12,7 @@ import anyio
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from antiphon.events import commands as cmd
 from antiphon.events import events as ev
@@ -208,6 +209,21 @@ async def test_of_a_very_long_log_the_pieces_of_sound_are_left_out(monkeypatch: 
     assert left == [session_page.is_quiet(entry) for entry in world.log]
     assert 0 < sum(left) < len(left)
     assert index(page)["left_out"]
+
+
+async def test_a_session_of_weeks_and_a_clock_that_no_calendar_has_are_shown_all_the_same() -> None:
+    log = spoken().log
+    late = [replace(entry, at=entry.at + (0 if entry.seq < len(log) else 60 * 86_400_000_000)) for entry in log]
+    opened = replace(late[0], events=tuple(clock(event) for event in late[0].events))
+    page = await page_of([opened, *late[1:]])
+    assert "· unknown</title>" in page
+    times = part(page, "entries")[: 4 * len(log)]
+    assert times[-4:] == b"\xff" * 4
+
+
+def clock(event: ev.AnyEvent) -> ev.AnyEvent:
+    """Let the clock have said something else when the session was opened."""
+    return replace(event, wall_us=10**18) if isinstance(event, ev.SessionOpened) else event
 
 
 async def test_without_its_sound_a_session_is_shown_all_the_same() -> None:

@@ -8,6 +8,7 @@ import pytest
 from antiphon.events import commands as cmd
 from antiphon.events.audio import AudioFormat
 from antiphon.events.config import TurnDetection
+from antiphon.transport.cli_errors import UNUSABLE, Stop
 from antiphon.transport.timeline import Answer, Story, tell
 from antiphon.transport.timeline_spans import spans, waits
 from antiphon.transport.wav import Pcm
@@ -152,3 +153,22 @@ def test_a_log_is_drawn_with_and_without_its_sound(world: World, tmp_path: Path)
     draw(tell(world.log[:1]), tmp_path / "c.png")
     sizes = [(tmp_path / name).stat().st_size for name in ("a.png", "b", "c.png")]
     assert sizes[1] > sizes[0] > sizes[2] > 5_000
+
+
+def test_words_are_drawn_as_they_are_and_move_no_cursor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    from antiphon.transport.timeline_plot import draw
+
+    world = World(vad=QUICK_VAD)
+    say(world)
+    world.produce("\x1b[2J\x9b\u202e it costs $5, or $\\frac$; 你好 ", 300)
+    world.finish()
+    draw(story_of(world), tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 5_000
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_cannot_have_happened_is_told_in_one_sentence(world: World) -> None:
+    with pytest.raises(Stop, match="transaction 1 cannot follow what stands before it") as stopped:
+        tell([*world.log[:5], world.log[0]])
+    assert stopped.value.code == UNUSABLE
