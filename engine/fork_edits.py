@@ -10,6 +10,7 @@ from antiphon.events import commands as cmd
 from antiphon.stages.base import AnyReport
 
 from .fork_origin import Asked, Order, Origin, Said, operation_of
+from .plausible import LONGEST_US
 
 
 class EditError(Exception):
@@ -193,6 +194,8 @@ class _Reader:
         earliest = self.origin.transactions[self.at - 1].at if self.at else self.origin.transactions[0].at
         if line.at_us < earliest:
             raise self.fail(f"the fork begins at {earliest} µs of session time; {line.at_us} is before that")
+        if line.at_us > LONGEST_US:
+            raise self.fail(f"no session goes on until {line.at_us} µs: {LONGEST_US} is the last moment")
         return line.at_us
 
     def command(self, given: dict[str, object], met: int) -> cmd.AnyCommand:

@@ -21,7 +21,6 @@ from antiphon.events.audio import SampleRef
 from antiphon.events.events import SessionOpened
 from antiphon.events.log import LogError, Transaction, UnknownSession
 
-from .cli_errors import Stop
 from .session_page import session_page
 
 LONGEST = 200_000
@@ -58,11 +57,7 @@ async def made_here(read: Read, sound: ReadSound, session: str) -> bytes:
     Raises:
         Unshown: it is not there, too long, not whole, or cannot be read.
     """
-    log = await _whole(read, session)
-    try:
-        return await session_page(log, partial(sound, session))
-    except Stop as stop:
-        raise Unshown(500, f"The page cannot be made: {stop.message}.") from stop
+    return await session_page(await _whole(read, session), partial(sound, session))
 
 
 async def made_apart(data: Path, session: str) -> bytes:

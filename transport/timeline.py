@@ -9,16 +9,12 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 
-from antiphon.engine.deciding import FAULTS
 from antiphon.engine.heard import Heard, Run
 from antiphon.events import events as ev
 from antiphon.events.audio import AudioFormat, SampleRef
 from antiphon.events.commands import ClientCommand, StageCost, StageReport
 from antiphon.events.items import Message, text_of
 from antiphon.events.log import Transaction
-
-from .cli_errors import UNUSABLE, Stop
-from .plain import plain
 
 FRAME = 512
 """Samples of one voice activity score."""
@@ -179,41 +175,27 @@ class Story(Struct):
 
 
 def tell(transactions: Iterable[Transaction]) -> Story:
-    """Read a log from its beginning.
-
-    Raises:
-        Stop: an entry cannot have followed what is before it, so nobody knows what happened.
-    """
+    """Read a log from its beginning."""
     story = Story()
     heard = Heard()
     origin: int | None = None
     for transaction in transactions:
+        heard.take(transaction)
         origin = transaction.at if origin is None else origin
-        try:
-            heard.take(transaction)
-            _take(story, transaction, (transaction.at - origin) / 1e6)
-        except FAULTS as fault:
-            raise Stop(
-                f"transaction {transaction.seq} cannot follow what stands before it, so that nobody knows what "
-                f"happened: {plain(str(fault))}",
-                UNUSABLE,
-            ) from fault
+        now = (transaction.at - origin) / 1e6
+        story.end_s = now
+        story.transactions += 1
+        story.events += len(transaction.events)
+        command = transaction.command
+        if not isinstance(command, StageReport):
+            name = type(command).__name__
+            story.commands.append(Mark(now, name if isinstance(command, ClientCommand) else f"({name})"))
+        for event in transaction.events:
+            _happened(story, event, now)
     for answer in story.answers:
         if not heard.lost:
             answer.modelled = list(_modelled(heard.runs(answer.response_id), origin or 0))
     return story
-
-
-def _take(story: Story, transaction: Transaction, now: float) -> None:
-    story.end_s = now
-    story.transactions += 1
-    story.events += len(transaction.events)
-    command = transaction.command
-    if not isinstance(command, StageReport):
-        name = type(command).__name__
-        story.commands.append(Mark(now, name if isinstance(command, ClientCommand) else f"({name})"))
-    for event in transaction.events:
-        _happened(story, event, now)
 
 
 def _modelled(runs: Iterable[Run], origin: int) -> Iterator[Span]:

@@ -519,6 +519,7 @@ def test_a_fork_that_runs_in_a_circle_is_stopped(monkeypatch: pytest.MonkeyPatch
         ('{"insert_after": 1, "command": {"type": "BargeIn"}}', "transaction 1 stays"),
         ('{"append": {"type": "BargeIn"}, "command": {}}', "stands behind append"),
         ('{"append": {"type": "BargeIn"}, "at_us": -5}', "the fork begins at"),
+        ('{"append": {"type": "BargeIn"}, "at_us": 9000000000000000000}', "no session goes on until"),
     ],
 )
 def test_a_line_that_is_no_edit_is_named(edit: str, words: str) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from antiphon.engine.datadir import DataPaths
 from antiphon.engine.sqlite_reader import SqliteReader
-from antiphon.events.audio import SampleRef
 from antiphon.events.log import Corrupt, SessionRow, Transaction, Unavailable
 from antiphon.transport import http_sessions, page_making
 from antiphon.transport.access import Access, Denied, Request
@@ -259,21 +258,6 @@ async def test_a_process_of_its_own_reads_the_same_page(data: Path) -> None:
     assert page == await page_making.made_here(reader.read, reader.samples.read, "duplex-1")
     await reader.aclose()
     assert index(page.decode())["tableau"]["closed"] == "client_close"
-
-
-async def test_a_log_that_contradicts_itself_is_not_shown() -> None:
-    log = spoken().log
-
-    async def read(session: str, after: int, limit: int) -> list[Transaction]:
-        return [] if after else [log[0], msgspec.structs.replace(log[0], seq=2)]
-
-    async def sound(session: str, ref: SampleRef) -> bytes:
-        return bytes(ref.size)
-
-    with pytest.raises(page_making.Unshown) as unshown:
-        await page_making.made_here(read, sound, "duplex-1")
-    assert unshown.value.answer.status == 500
-    assert "transaction 2 cannot follow" in unshown.value.answer.message
 
 
 @pytest.mark.parametrize("name", ["duplex", "latest", "--data", "../data/log.sqlite3", "", "a\0b", "x" * 5_000])

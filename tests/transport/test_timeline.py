@@ -8,7 +8,6 @@ import pytest
 from antiphon.events import commands as cmd
 from antiphon.events.audio import AudioFormat
 from antiphon.events.config import TurnDetection
-from antiphon.transport.cli_errors import UNUSABLE, Stop
 from antiphon.transport.timeline import Answer, Story, tell
 from antiphon.transport.timeline_spans import spans, waits
 from antiphon.transport.wav import Pcm
@@ -166,9 +165,3 @@ def test_words_are_drawn_as_they_are_and_move_no_cursor(tmp_path: Path, capsys: 
     draw(story_of(world), tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size > 5_000
     assert capsys.readouterr() == ("", "")
-
-
-def test_what_cannot_have_happened_is_told_in_one_sentence(world: World) -> None:
-    with pytest.raises(Stop, match="transaction 1 cannot follow what stands before it") as stopped:
-        tell([*world.log[:5], world.log[0]])
-    assert stopped.value.code == UNUSABLE
