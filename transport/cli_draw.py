@@ -24,7 +24,7 @@ def draw(target: str, data: Path, out: Path) -> None:
     """Draw a session of `data`, or an exported file, with its sound, if that is there.
 
     Raises:
-        Stop: the log cannot be read, matplotlib is missing, or the picture cannot be written.
+        Stop: the log cannot be read or drawn, matplotlib is missing, or the picture cannot be written.
     """
     writable(out)
     log = cli_logs.load(target, data)
@@ -35,6 +35,8 @@ def draw(target: str, data: Path, out: Path) -> None:
         raise Stop(f"drawing needs matplotlib; get it with: {HOW_TO_GET}", UNUSABLE) from None
     except (OSError, ValueError) as error:
         raise Stop(f"cannot write {out}: {error}", UNUSABLE) from error
+    except (ArithmeticError, LookupError, TypeError) as error:
+        raise Stop("the log cannot be drawn: there are times in it that no session has", UNUSABLE) from error
 
 
 async def sound_of(log: cli_logs.LoadedLog, story: Story) -> Sound:

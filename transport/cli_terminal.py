@@ -28,6 +28,7 @@ _PLAIN = (
     (re.compile(r"Input should be less than or equal to (\d+)"), r"it must be at most \1"),
     (re.compile(r"Input should be greater than or equal to (\d+)"), r"it must be at least \1"),
     (re.compile(r"Value error, "), ""),
+    (re.compile(r"\. Did you mean (?:one of: )?(.*)"), r": did you mean \1"),
 )
 """How the library that reads the options speaks, and what is said instead."""
 
@@ -118,7 +119,7 @@ def _sentence(error: Exception) -> str:
 
 def _usage(error: TyperException) -> str:
     """Say in plain words which option is wrong, and where all of them stand."""
-    said = error.format_message().strip().rstrip(".").replace("\n", " ")
+    said = error.format_message().strip().rstrip(".?").replace("\n", " ")
     for theirs, ours in _PLAIN:
         said = theirs.sub(ours, said)
     # Only some of these errors know their command, by an attribute that has no public type.

@@ -226,6 +226,20 @@ def test_what_is_no_log_is_told_in_one_sentence(run: Run, data: Path, tmp_path: 
             assert len(err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("fault", [ZeroDivisionError, IndexError, TypeError, OverflowError])
+def test_what_the_drawing_library_cannot_do_is_told_in_one_sentence(
+    run: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: type[Exception]
+) -> None:
+    def drawn(*_: object) -> None:
+        raise fault("a number that is too large")
+
+    monkeypatch.setattr("antiphon.transport.cli_draw.draw_story", drawn)
+    code, out, err = run("log", "draw", "latest", "--data", data, "--out", tmp_path / "x.png")
+    assert (code, out) == (2, "")
+    assert "cannot be drawn" in err
+    assert len(err.splitlines()) == 1
+
+
 def test_a_name_that_no_file_can_have_is_no_session(run: Run, data: Path) -> None:
     code, out, err = run("log", "show", "x" * 5_000, "--data", data)
     assert (code, out) == (2, "")
@@ -267,6 +281,7 @@ def test_a_server_that_cannot_be_is_told_in_one_sentence(run: Run, data: Path, t
         (("talk", "x.wav", "--out", ""), "it is empty"),
         (("replay",), "missing argument"),
         (("nosuch",), "no such command 'nosuch'"),
+        (("keys", "ls"), "no such command 'ls': did you mean 'list'; `"),
     ],
 )
 def test_a_wrong_option_is_one_plain_sentence(run: Run, arguments: tuple[str, ...], words: str) -> None:
