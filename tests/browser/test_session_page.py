@@ -23,6 +23,12 @@ pytestmark = pytest.mark.timeout(60)
 VIEW = "[antiphon.view.from, antiphon.view.until]"
 
 
+async def drawn(page: Page) -> None:
+    """Wait until the page has drawn itself. (`wait_for_function` evaluates in the page, whose policy refuses that.)"""
+    while not await page.evaluate("!!globalThis.antiphon?.hits"):
+        await page.evaluate("new Promise(requestAnimationFrame)")
+
+
 @asynccontextmanager
 async def looking(folder: Path, *, width: int = 1280, dark: bool = False, hash_: str = "") -> AsyncIterator[Page]:
     """Open the page of a session from a file; nothing but the file may be asked for, and nothing may go wrong."""
@@ -40,7 +46,7 @@ async def looking(folder: Path, *, width: int = 1280, dark: bool = False, hash_:
             page.on("pageerror", lambda error: complaints.append(str(error)))
             page.on("request", lambda request: asked.append(request.url))
             await page.goto(f"{file.as_uri()}{hash_}")
-            await page.wait_for_function("globalThis.antiphon?.hits")
+            await drawn(page)
             yield page
         finally:
             await browser.close()
@@ -170,7 +176,8 @@ async def test_a_server_shows_its_sessions_under_its_policy(server: ServerProces
         await page.reload()
         assert await page.evaluate("document.documentElement.scrollWidth") == 390
         await page.get_by_role("link", name=session).click()
-        await page.wait_for_function("globalThis.antiphon?.hits")
+        await page.wait_for_url("**/sessions/*")
+        await drawn(page)
         await expect(page.locator("#name")).to_have_text(session)
         await expect(page.locator("#facts")).to_contain_text("not closed")
         await page.get_by_role("slider").focus()
