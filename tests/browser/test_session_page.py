@@ -24,7 +24,7 @@ VIEW = "[antiphon.view.from, antiphon.view.until]"
 
 
 async def drawn(page: Page) -> None:
-    """Wait until the page has drawn itself. (`wait_for_function` evaluates in the page, whose policy refuses that.)"""
+    """Wait until the page has drawn itself; its policy refuses what `wait_for_function` would evaluate in it."""
     while not await page.evaluate("!!globalThis.antiphon?.hits"):
         await page.evaluate("new Promise(requestAnimationFrame)")
 
