@@ -8,29 +8,22 @@ from pathlib import Path
 
 import anyio
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tests.chaos import checker
 from tests.chaos.journal import load
 from tests.chaos.many import Report, chaos, plans
-from tests.chaos.round import JOURNALS
-from tests.simulation.__main__ import jobs
+from tests.chaos.round import JOURNALS, Plan
+from tests.pieces import positive, progress
 
 KEEP = Path("out/chaos")
-
-
-def _many(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of kills")
-    return int(text)
 
 
 def main(words: list[str] | None = None) -> int:
     """Carry the command line out; return its exit status: 1 if anything was lost or done twice."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("--kills", type=_many, default=100, metavar="N", help="how often a server is killed")
+    parser.add_argument("--kills", type=positive, default=100, metavar="N", help="how often a server is killed")
     parser.add_argument(
-        "--jobs", type=jobs, default=multiprocessing.cpu_count(), metavar="N", help="servers at a time"
+        "--jobs", type=positive, default=multiprocessing.cpu_count(), metavar="N", help="servers at a time"
     )
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="the first round's; the others count on")
     parser.add_argument("--keep", type=Path, default=KEEP, metavar="FOLDER", help="where a broken round is left")
@@ -50,21 +43,20 @@ def main(words: list[str] | None = None) -> int:
 
 def _kill(asked: argparse.Namespace, console: Console) -> int:
     begun = time.monotonic()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("kills", total=asked.kills)
+    with progress(console, "kills", asked.kills) as shown:
 
         def told(part: Report) -> None:
-            for plan, wrong, kept in part.broken:
-                for line in wrong:
-                    console.print(f"seed {plan.seed}: {line}", markup=False, soft_wrap=True)
-                again = f"python -m tests.chaos --seed {plan.seed} --kills {plan.kills} --jobs 1"
-                console.print(f"  kept in {kept}; again: {again}", markup=False, soft_wrap=True)
-            progress.update(task, advance=part.kills.total())
+            shown(part.kills.total(), [(plan.seed, _said(plan, wrong, kept)) for plan, wrong, kept in part.broken])
 
         report = chaos(plans(asked.seed, asked.kills), asked.jobs, asked.keep.absolute(), told)
     console.print(report.text(time.monotonic() - begun), markup=False, soft_wrap=True)
     return 1 if report.broken else 0
+
+
+def _said(plan: Plan, wrong: list[str], kept: str) -> str:
+    """Return what went wrong in a round, a line each, and how to look at it again."""
+    again = f"python -m tests.chaos --seed {plan.seed} --kills {plan.kills} --jobs 1"
+    return "\n".join([*(f"seed {plan.seed}: {line}" for line in wrong), f"  kept in {kept}; again: {again}"])
 
 
 if __name__ == "__main__":
