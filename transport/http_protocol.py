@@ -46,6 +46,17 @@ class HttpProtocol(H11Protocol):
         self._waiting.cancel()
         self._waiting = self.loop.call_later(REQUEST_S, self._give_up)
 
+    def send_400_response(self, msg: str) -> None:
+        """Say that this is no request. It is the last answer: one that is being made for a request before it is not
+        given any more, as if the client had gone, and one that was begun ends here."""
+        if self.cycle and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
     def _give_up(self) -> None:
         idle = self.conn.their_state is h11.IDLE and self.transport.get_protocol() is self
         if idle and not self.transport.is_closing():
