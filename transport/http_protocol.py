@@ -49,7 +49,7 @@ class HttpProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Say that this is no request. It is the last answer: one that is being made for a request before it is not
         given any more, as if the client had gone, and one that was begun ends here."""
-        if self.cycle and not self.cycle.response_complete:
+        if self.conn.our_state is not h11.IDLE:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
