@@ -16,9 +16,9 @@ from antiphon.events.log import (
     highest_number,
 )
 from antiphon.sessions import core
-from antiphon.sessions.phases import IllegalTransition
 
 from .datadir import DataPaths
+from .faults import FAULTS
 from .sample_places import Place, unpack
 from .sample_store import SampleReader
 from .sqlite_reader import index, trusted
@@ -37,17 +37,6 @@ _RECORDS = "SELECT seq, at, number, crc, data, sound FROM records WHERE key = ? 
 _SESSION = "SELECT key, trimmed, trimmed_at, trimmed_number, imported FROM sessions WHERE session = ?"
 _SNAPSHOT = "SELECT seq, version, crc, state FROM snapshots WHERE key = ?"
 _KNOWN = "SELECT session FROM sessions"
-
-_UNFOLDABLE = (
-    IllegalTransition,
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-)
-"""What a fold raises over records that `decide` has never written, whole as each of them is."""
 
 _Record = tuple[int, int, int, int, bytes, bytes | None]
 
@@ -217,7 +206,7 @@ class _Check:
             return
         try:
             core.fold([transaction], self._state)
-        except _UNFOLDABLE as error:
+        except FAULTS as error:
             self._damaged(transaction.seq, f"it cannot be folded: {error!r}")
 
     def _snapshot(self) -> Snapshot | None:

@@ -7,23 +7,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 
-from msgspec import MsgspecError, Struct
+from msgspec import Struct
 
 from antiphon.events.commands import AnyCommand, ClientCommand
 from antiphon.events.events import AnyEvent
 from antiphon.sessions import core
 from antiphon.sessions.draft import Draft
-from antiphon.sessions.phases import IllegalTransition
 from antiphon.sessions.plugins import Registry
 from antiphon.sessions.refusal import refuse
 
 _FOLDER = Path(core.__file__).parent
 _RULE = re.compile(r"\b[A-Z]\d{1,2}\b")
-FAULTS = (
-    *(ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
-    *(IllegalTransition, MsgspecError),
-)
-"""How the core fails on what it cannot have written, or by a fault of ours."""
 
 _FACE = (
     core.decide.__code__,

@@ -5,8 +5,9 @@ from msgspec import Struct, field
 from antiphon.events import events as ev
 from antiphon.events.log import Transaction
 from antiphon.sessions import core
-from antiphon.sessions.phases import IllegalTransition
 from antiphon.sessions.state import Playout
+
+from .faults import FAULTS
 
 _SILENT = (
     ev.AudioReceived,
@@ -21,9 +22,6 @@ _SILENT = (
 
 _OWN = (ev.AudioDelta, ev.PlaybackAcknowledged)
 """What moves that of its own answer only."""
-
-NONSENSE = (IllegalTransition, LookupError, ValueError, TypeError, AttributeError, AssertionError)
-"""What the fold of a log meets that nobody decided."""
 
 ROUNDING_US = 1_000
 """The model counts in milliseconds: a pause that is shorter is none."""
@@ -74,7 +72,7 @@ class Heard:
         try:
             for event in transaction.events:
                 core.evolve(self._session, event, transaction.at)
-        except NONSENSE:
+        except FAULTS:  # nobody decided this log
             self.lost = True
             return
         if all(isinstance(event, (*_SILENT, *_OWN)) for event in transaction.events):

@@ -11,8 +11,9 @@ from antiphon.sessions import core
 from antiphon.sessions.plugins import REGISTRY, Registry
 
 from .changes import Change, Plain, changes, plain
-from .deciding import FAULTS, Code, decide_aloud, handler, path_of, rules_of
+from .deciding import Code, decide_aloud, handler, path_of, rules_of
 from .errors import UnknownPlugin
+from .faults import FAULTS
 
 STEP = 1_000
 """Transactions after which who waits is told."""

@@ -65,20 +65,20 @@ class Checkpointer:
         connection = sqlite3.connect(self._path, timeout=0.25, isolation_level=None)
         try:
             while self._asked.get():
-                self._long = move(connection) >= CATCH_UP_PAGES
+                self._long = (move(connection) or 0) >= CATCH_UP_PAGES
                 self._just_ended = True
                 self.idle.set()
         finally:
             connection.close()
 
 
-def move(connection: sqlite3.Connection) -> int:
-    """Run a passive checkpoint; return how many pages the write-ahead log has.
+def move(connection: sqlite3.Connection) -> int | None:
+    """Run a passive checkpoint; return how many pages the write-ahead log has, None if it cannot be done now.
 
-    A checkpoint that cannot be done (the disk is full) is done later: the log itself is the durable copy.
+    One that cannot be done (the disk is full) is done later: the log itself is the durable copy.
     """
     try:
         result: tuple[int, int, int] = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     except sqlite3.Error:
-        return 0
-    return result[1]
+        return None
+    return max(result[1], 0)

@@ -37,6 +37,9 @@ STEP = 500
 Row = tuple[int, int, int, int, int, bytes, bytes | None]
 """A record: key, seq, at, number, crc, data, sound."""
 
+_INSERT = "INSERT INTO records (key, seq, at, number, crc, data, sound) VALUES"
+_ROW = "(?, ?, ?, ?, ?, ?, ?)"
+
 
 _DATA = itemgetter(5)
 
@@ -257,11 +260,7 @@ class SqliteWriter:
 
     def frames(self) -> int | None:
         """Return how many frames of the write-ahead log are taken for whole, and move them; None: it cannot be."""
-        try:
-            result: tuple[int, int, int] = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        except sqlite3.Error:
-            return None
-        return max(result[1], 0)
+        return move(self.connection)
 
     def probe(self) -> None:
         """Write a page of the database as it is."""
@@ -290,7 +289,7 @@ class SqliteWriter:
             head = Head(key)
             try:
                 self.connection.executemany(
-                    "INSERT INTO records (key, seq, at, number, crc, data, sound) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    f"{_INSERT} {_ROW}",
                     (self._adopted(head, transaction, writes) for transaction, writes in entries),
                 )
             except OverflowError:
@@ -349,8 +348,7 @@ class SqliteWriter:
         values = tuple(chain.from_iterable(rows))
         insert = self._inserts.get(len(rows))
         if insert is None:
-            places = ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * len(rows))
-            insert = f"INSERT INTO records (key, seq, at, number, crc, data, sound) VALUES {places}"
+            insert = f"{_INSERT} {', '.join([_ROW] * len(rows))}"
             self._inserts[len(rows)] = insert
         if not indexed:
             self.connection.execute(insert, values)

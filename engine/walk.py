@@ -15,7 +15,7 @@ from antiphon.events.log import Transaction
 from antiphon.sessions import core
 
 from .changes import Change, Plain, changes, plain
-from .deciding import FAULTS
+from .faults import FAULTS
 
 EVERY = 500
 """Transactions between two states that are kept, at least; going back folds no more than that."""

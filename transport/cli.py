@@ -15,9 +15,11 @@ from . import cli_check, cli_export, cli_keys, cli_logs, cli_look, cli_models, c
 from .cli_errors import FAILED, UNUSABLE, Stop
 from .cli_options import (
     DATA,
+    CaOption,
     DataOption,
     JsonOption,
     Session,
+    UrlKeyOption,
     command_of,
     explain,
     given,
@@ -231,13 +233,8 @@ def talk(
             "--out", "-o", parser=named, metavar="FILE.wav", help="Write what you heard to this WAV file."
         ),
     ] = None,
-    api_key: Annotated[
-        str | None,
-        typer.Option(envvar="ANTIPHON_API_KEY", parser=given, metavar="KEY", help="The server's key."),
-    ] = None,
-    ca: Annotated[
-        Path | None, typer.Option(parser=named, metavar="FILE", help="Trust this certificate authority (PEM).")
-    ] = None,
+    api_key: UrlKeyOption = None,
+    ca: CaOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from . import pipelines
 from .cli_errors import UNUSABLE, Stop
-from .cli_options import JsonOption, given, named
+from .cli_options import CaOption, JsonOption, UrlKeyOption, given
 from .cli_terminal import print_json, screen
 
 if TYPE_CHECKING:
@@ -48,13 +48,8 @@ def models(
     url: Annotated[
         str | None, typer.Option(parser=given, metavar="ADDRESS", help="Ask this server; none: what is here.")
     ] = None,
-    api_key: Annotated[
-        str | None,
-        typer.Option(envvar="ANTIPHON_API_KEY", parser=given, metavar="KEY", help="The server's key."),
-    ] = None,
-    ca: Annotated[
-        Path | None, typer.Option(parser=named, metavar="FILE", help="Trust this certificate authority (PEM).")
-    ] = None,
+    api_key: UrlKeyOption = None,
+    ca: CaOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """

@@ -32,6 +32,14 @@ Session = Annotated[
 DataOption = Annotated[
     Path, typer.Option("--data", parser=named, metavar="FOLDER", help="The data directory of the server.")
 ]
+UrlKeyOption = Annotated[
+    str | None,
+    typer.Option("--api-key", envvar="ANTIPHON_API_KEY", parser=given, metavar="KEY", help="The server's key."),
+]
+CaOption = Annotated[
+    Path | None,
+    typer.Option("--ca", parser=named, metavar="FILE", help="Trust this certificate authority (PEM)."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text.")]
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 INK, FAINT, PAPER = "#1f2933", "#9aa5b1", "#ffffff"
 USER, SPEECH, SCORE = "#2563eb", "#dbeafe", "#f59e0b"
 THINK, WORK, SENT, HEARD = "#c4b5fd", "#7c3aed", "#5eead4", "#0f766e"
-GHOST, ALARM, LINE = "#e5e7eb", "#dc2626", "#e4e7eb"
+ALARM, LINE = "#dc2626", "#e4e7eb"
 BINS_PER_SECOND = 60
 CHARACTERS_PER_INCH = 15.0
 

@@ -295,15 +295,23 @@ async def test_a_long_fold_gives_others_their_turn() -> None:
 # -- time and commands ---------------------------------------------------------------------------------------
 
 
-async def test_a_bound_on_a_sessions_life_goes_on_in_the_next_process_and_rings_by_itself() -> None:
-    settings = HubSettings(max_session_ms=200_000, shutdown_ms=1)
+BOUNDED = HubSettings(max_session_ms=200_000, shutdown_ms=1)
+
+
+async def bounded() -> tuple[VirtualClock, MoodyLog, Attachment]:
+    """Open a session whose life has a bound, and let its process be gone."""
     clock, log = VirtualClock(), MoodyLog()
-    async with world(log=log, clock=clock, settings=settings) as before:
+    async with world(log=log, clock=clock, settings=BOUNDED) as before:
         old = await before.hub.open(Opening(dialect="ga", control_id="open", wants_resume=True))
         log.broken = Unavailable("the process is gone")
     log.broken = None
+    return clock, log, old
+
+
+async def test_a_bound_on_a_sessions_life_goes_on_in_the_next_process_and_rings_by_itself() -> None:
+    clock, log, old = await bounded()
     clock.advance(100_000_000)
-    async with world(log=log, clock=clock, settings=settings) as here:
+    async with world(log=log, clock=clock, settings=BOUNDED) as here:
         await here.advance(99_000)
         assert here.hub.session(old.session) is not None
         await here.advance(1_000)
@@ -313,14 +321,9 @@ async def test_a_bound_on_a_sessions_life_goes_on_in_the_next_process_and_rings_
 
 
 async def test_a_bound_that_passed_while_no_process_ran_rings_at_once() -> None:
-    settings = HubSettings(max_session_ms=200_000, shutdown_ms=1)
-    clock, log = VirtualClock(), MoodyLog()
-    async with world(log=log, clock=clock, settings=settings) as before:
-        old = await before.hub.open(Opening(dialect="ga", control_id="open", wants_resume=True))
-        log.broken = Unavailable("the process is gone")
-    log.broken = None
+    clock, log, old = await bounded()
     clock.advance(300_000_000)
-    async with world(log=log, clock=clock, settings=settings) as here:
+    async with world(log=log, clock=clock, settings=BOUNDED) as here:
         await here.advance(0)
         last = (await here.events(old.session))[-1]
         assert isinstance(last, SessionClosed)

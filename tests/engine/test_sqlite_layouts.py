@@ -143,7 +143,8 @@ async def test_a_reader_says_what_to_do(data: DataDirectory) -> None:
     assert layout_of(data.paths.database) == 1
 
 
-async def test_a_file_that_was_cut_off_is_refused_before_it_is_written(data: DataDirectory) -> None:
+async def long(data: DataDirectory) -> None:
+    """Record a session of many pages."""
     log = await SqliteLog.open(data)
     await log.acquire(SESSION)
     outcomes = Outcomes(log)
@@ -152,6 +153,10 @@ async def test_a_file_that_was_cut_off_is_refused_before_it_is_written(data: Dat
         outcomes.append(heard(seq))
     await outcomes.all()
     await log.aclose()
+
+
+async def test_a_file_that_was_cut_off_is_refused_before_it_is_written(data: DataDirectory) -> None:
+    await long(data)
     whole = data.paths.database.read_bytes()
     data.paths.database.write_bytes(whole[:-8192])
     with pytest.raises(Malformed, match=r"is cut off: it has .* bytes; `antiphon log check` says"):
@@ -166,14 +171,7 @@ async def test_a_file_that_was_cut_off_is_refused_before_it_is_written(data: Dat
 
 
 async def test_where_only_an_index_is_damaged_the_table_has_it_all(data: DataDirectory) -> None:
-    log = await SqliteLog.open(data)
-    await log.acquire(SESSION)
-    outcomes = Outcomes(log)
-    outcomes.append(opened())
-    for seq in range(2, 400):
-        outcomes.append(heard(seq))
-    await outcomes.all()
-    await log.aclose()
+    await long(data)
     connection = sqlite3.connect(data.paths.database)
     (page,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'records_by_session'").fetchone()
     connection.close()
